@@ -1,0 +1,347 @@
+"""What agents, coordinator and operator say to each other: JSON over WebSocket, one struct a frame.
+
+Rules of the wire
+- Every frame is one of the tagged structs below (`"t"` names it). Unknown fields are ignored and
+  every field added later has a default, so that both sides can be of neighbouring versions. What
+  does not decode raises `msgspec.DecodeError` (ValidationError is one): log once per connection,
+  ignore the frame.
+- Everything is level-triggered: a Beat, WorkerDirective, JobDirective and JobView each carry the
+  whole state, so a lost or repeated frame changes nothing.
+- Times are ages in seconds as the sender sees them, never clock readings of another machine; the
+  few `..._unix` fields are for people and for history.
+
+Handshake of both sockets (see `rtj_api.auth`): Hello -> Challenge -> Proof -> Welcome. A refused
+client gets Refused and the socket is closed.
+"""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+PROTOCOL_MIN: Final = 1
+PROTOCOL_MAX: Final = 1
+
+# Bounds that a receiver enforces; a text over its bound is cut by the sender.
+MAX_FRAME_WORKER_BYTES: Final = 256 * 1024
+MAX_FRAME_VIEW_BYTES: Final = 8 * 1024 * 1024
+MAX_TEXT: Final = 1024
+MAX_FAULTS: Final = 64
+
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+Natural = Annotated[int, Meta(ge=0)]
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", omit_defaults=True):
+    """Base of all frames."""
+
+
+# --- handshake ---------------------------------------------------------------------------------
+
+
+class Hello(Frame, tag="hello"):
+    """First frame of a client (agent or operator)."""
+
+    role: Literal["worker", "operator"]
+    job_uid: str
+    nonce: str
+    protocol_min: int = PROTOCOL_MIN
+    protocol_max: int = PROTOCOL_MAX
+    capabilities: tuple[str, ...] = ()
+    versions: dict[str, str] = {}
+    # worker
+    pod_uid: str = ""
+    pod_name: str = ""
+    slot: Natural = 0
+    incarnation: Natural = 0
+    # operator: leaseTransitions of its leadership; a lower one than seen before is refused
+    epoch: Natural = 0
+
+
+class Challenge(Frame, tag="challenge"):
+    """Server's nonce and its proof."""
+
+    nonce: str
+    proof: str
+
+
+class Proof(Frame, tag="proof"):
+    """Client's proof."""
+
+    proof: str
+
+
+class Welcome(Frame, tag="welcome"):
+    """The connection is open; `protocol` is the version both speak."""
+
+    protocol: int
+    coordinator_incarnation: Natural = 0
+
+
+class Refused(Frame, tag="refused"):
+    """Why the client was turned away: bad-proof, wrong-job, protocol, stale-incarnation,
+    not-expected, stale-epoch."""
+
+    reason: str
+    message: Text = ""
+
+
+# --- worker -> coordinator ---------------------------------------------------------------------
+
+
+class RankBeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One training process as its shared-memory record shows it."""
+
+    local_rank: Natural
+    rank: Natural = 0
+    pid: Natural = 0
+    alive: bool = False
+    # Steps completed since the training began (a step number, never reset by a restart); -1 before
+    # the first.
+    step: int = -1
+    phase: Annotated[str, Meta(max_length=32)] = ""
+    age_seconds: float = 0.0
+    # Newest checkpoint step known complete, -1 for none.
+    checkpoint_step: int = -1
+    # In-process iteration: number of in-process restarts of this process so far.
+    iteration: Natural = 0
+    # Rendezvous round in which the process was started (TORCHELASTIC_RESTART_COUNT).
+    round: Natural = 0
+    # Reached the end of training.
+    done: bool = False
+    # Saved and left at an agreed stop.
+    saved: bool = False
+    # Last exception that the in-process wrapper saw in this rank, and the iteration it ended.
+    error: Text = ""
+    error_iteration: int = -1
+
+
+class ExitReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A training process that ended other than with 0, as the launcher saw it."""
+
+    # Grows by one per report of this agent, so that a repeated beat is not a second fault.
+    number: int
+    run: Natural
+    round: Natural
+    local_rank: Natural
+    rank: Natural = 0
+    # Negative: ended by that signal (the subprocess convention).
+    exit_code: int = 0
+    # Killed by the kernel's OOM killer, as far as the cgroup tells.
+    out_of_memory: bool = False
+    # Ended by the rank monitor because of a missing heartbeat or an overlong section.
+    hang: bool = False
+    # Last lines of the worker's error output.
+    tail: Text = ""
+
+
+class LauncherState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """ft_launcher of this pod."""
+
+    # parked: prepared, not started. starting/joining/training as far as the agent knows.
+    # exited: ended by itself with exit_code. killed: ended by the agent.
+    state: Literal["parked", "joining", "training", "exited", "killed"] = "parked"
+    run: Natural = 0
+    position: int = -1
+    launch: int = -1
+    pid: Natural = 0
+    exit_code: int | None = None
+    tail: Text = ""
+
+
+class Beat(Frame, tag="beat"):
+    """State of one worker; sent every `beat_interval_seconds` and at once when anything but an age
+    changed."""
+
+    seq: Natural
+    launcher: LauncherState = LauncherState()
+    ranks: tuple[RankBeat, ...] = ()
+    exits: Annotated[tuple[ExitReport, ...], Meta(max_length=MAX_FAULTS)] = ()
+    # Pod is being stopped (SIGTERM received); wants to save and leave.
+    terminating: bool = False
+
+
+# --- coordinator -> worker ---------------------------------------------------------------------
+
+
+class WorkerDirective(Frame, tag="worker_directive"):
+    """What this worker is to be. The agent makes it so, whatever it was before."""
+
+    # park: hold a prepared launcher. train: run the launcher with exactly this run, position and
+    # launch; one running with others is killed hard first. leave: ranks agree, save and leave.
+    # exit: kill hard and end the agent with exit code 0.
+    state: Literal["park", "train", "leave", "exit"]
+    run: Natural = 0
+    position: int = -1
+    launch: int = -1
+    nodes: Natural = 0
+    processes_per_node: Natural = 0
+    rendezvous_id: str = ""
+    # Host of the store; the agent adds names.PORT_STORE.
+    store_host: str = ""
+    beat_interval_seconds: float = 1.0
+    # Silence after which a worker counts as lost; also how long an agent may let its launcher join
+    # a round on the word of a coordinator it no longer hears (the fence).
+    beat_timeout_seconds: float = 5.0
+    rank_timeout_seconds: float = 600.0
+    initial_rank_timeout_seconds: float = 1800.0
+    in_process: bool = True
+    # The run as the job's history sees it, for the termination message.
+    round: Natural = 0
+
+
+# --- operator -> coordinator -------------------------------------------------------------------
+
+
+class JobDirective(Frame, tag="job_directive"):
+    """The operator's whole intent for the job. Of a lower epoch, or of the same epoch and a lower
+    number: ignored and counted."""
+
+    epoch: Natural
+    number: Natural
+    run: Natural
+    nodes: Natural
+    processes_per_node: Natural
+    # Pods that may take part: uid -> slot. A connected worker that is not listed is told to exit.
+    pods: dict[str, int] = {}
+    # Pods excluded at once although still listed or running (their launcher is killed).
+    excluded: tuple[str, ...] = ()
+    # none: train. save: agree, save, leave. now: kill hard, everything ends.
+    stop: Literal["none", "save", "now"] = "none"
+    # Grows by one for each in-job restart that the operator asks for (a hang the ranks hide).
+    restart: Natural = 0
+    beat_interval_seconds: float = 1.0
+    beat_timeout_seconds: float = 5.0
+    rank_timeout_seconds: float = 600.0
+    initial_rank_timeout_seconds: float = 1800.0
+    in_process: bool = True
+
+
+# --- coordinator -> operator -------------------------------------------------------------------
+
+
+class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One worker as the coordinator sees it."""
+
+    slot: Natural
+    incarnation: Natural
+    pod_uid: str
+    connected: bool = False
+    # Seconds since the last beat (0 while connected and beating).
+    silent_seconds: float = 0.0
+    # Position in the training, -1 for a spare or a lost worker.
+    position: int = -1
+    launcher: LauncherState = LauncherState()
+    terminating: bool = False
+    step: int = -1
+    ranks_done: Natural = 0
+
+
+class FaultReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fault that the coordinator saw and what it did about it at once.
+
+    `number` grows by one per coordinator incarnation; the operator absorbs numbers above the last
+    it stored, so that none counts twice and none is lost.
+    """
+
+    number: int
+    # exception: in-process restart seen. exit: a training process ended. hang: a rank monitor or
+    # the wrapper ended one for silence. launcher: ft_launcher ended. worker: socket closed or beats
+    # stopped. control: nvrx-control ended.
+    kind: Literal["exception", "exit", "hang", "launcher", "worker", "control"]
+    run: Natural = 0
+    round: Natural = 0
+    slot: int = -1
+    incarnation: int = -1
+    pod_uid: str = ""
+    position: int = -1
+    rank: int = -1
+    exit_code: int | None = None
+    out_of_memory: bool = False
+    message: Text = ""
+    detected_unix: float = 0.0
+    # Seconds from the last sign of life of the suspect to the detection.
+    detected_seconds: float = 0.0
+    # Highest step reached before the fault, and the step training resumed from (-1: not yet).
+    step: int = -1
+    resumed_step: int = -1
+    # Seconds from detection to the first step beyond the highest before; None: not yet.
+    recovered_seconds: float | None = None
+    # Slot of the spare that took the position, -1 if none did (yet).
+    replaced_by_slot: int = -1
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the run ended, as far as it has."""
+
+    # succeeded: NVRx's last-member key and every rank's done mark. saved: every rank saved and
+    # left. refused: ft_launcher said "do not restart" (exit code 93).
+    state: Literal["none", "succeeded", "saved", "stopped", "refused"] = "none"
+    message: Text = ""
+
+
+class JobView(Frame, tag="job_view"):
+    """The coordinator's whole view. Sent at most five times a second when it changes, and at least
+    every five seconds."""
+
+    coordinator_incarnation: Natural
+    epoch: Natural = 0
+    directive_number: Natural = 0
+    run: Natural = 0
+    # Highest closed round of this run, -1 before the first.
+    round: int = -1
+    control: Literal["starting", "running", "dead"] = "starting"
+    workers: tuple[WorkerView, ...] = ()
+    # Lowest completed step over the ranks in training; highest ever seen by this coordinator.
+    step: int = -1
+    highest_step: int = -1
+    checkpoint_step: int = -1
+    # Number of training ranks that beat now, and how many there should be.
+    ranks_training: Natural = 0
+    # Seconds since `highest_step` last grew.
+    progress_age_seconds: float = 0.0
+    # Counters of this coordinator incarnation.
+    in_process_restarts: Natural = 0
+    in_job_restarts: Natural = 0
+    # The newest MAX_FAULTS, oldest first; entries change until recovered.
+    faults: Annotated[tuple[FaultReport, ...], Meta(max_length=MAX_FAULTS)] = ()
+    outcome: Outcome = Outcome()
+    restart: Natural = 0
+    refused_hellos: Natural = 0
+
+
+WorkerSocketFrame = Hello | Challenge | Proof | Welcome | Refused | Beat | WorkerDirective
+ViewSocketFrame = Hello | Challenge | Proof | Welcome | Refused | JobDirective | JobView
+
+_encoder = msgspec.json.Encoder()
+_worker_decoder = msgspec.json.Decoder(WorkerSocketFrame)
+_view_decoder = msgspec.json.Decoder(ViewSocketFrame)
+
+
+def encode(frame: Frame) -> bytes:
+    """One frame as JSON."""
+    return _encoder.encode(frame)
+
+
+def decode_worker_socket(data: bytes | str) -> WorkerSocketFrame:
+    """Decode a frame of the agent-coordinator socket; raises msgspec.DecodeError."""
+    return _worker_decoder.decode(data)
+
+
+def decode_view_socket(data: bytes | str) -> ViewSocketFrame:
+    """Decode a frame of the coordinator-operator socket; raises msgspec.DecodeError."""
+    return _view_decoder.decode(data)
+
+
+class TerminationMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """JSON that an agent leaves in its termination log (4,096 bytes), read by an operator that was
+    away when the pod ended."""
+
+    run: Natural = 0
+    round: Natural = 0
+    position: int = -1
+    # finished: told to exit after success. saved: after save and leave. stopped: told to exit or
+    # SIGTERM. failed: the agent itself could not go on.
+    outcome: Literal["finished", "saved", "stopped", "failed"] = "stopped"
+    exit_code: int | None = None
+    message: Text = ""
