@@ -105,5 +105,12 @@ ENV_DEVICE: Final = "RTJ_DEVICE"  # "cuda" or "cpu", from the instance profile
 ENV_CHECKPOINT_DIR: Final = "RTJ_CHECKPOINT_DIR"
 # Seconds the pod may take to end after SIGTERM (its termination grace).
 ENV_GRACE_SECONDS: Final = "RTJ_GRACE_SECONDS"
+# The run (attempt of the whole gang) that a launcher serves; the agent sets it for the ranks.
+ENV_RUN: Final = "RTJ_RUN"
+# Folder of the ranks' shared-memory records, and where it is when the variable is not set.
+ENV_SHM_DIR: Final = "RTJ_SHM_DIR"
+SHM_DIR: Final = "/dev/shm/rtj"
+# "0": ranks do not use NVRx's in-process restart (spec.resilience.inProcess.enabled).
+ENV_IN_PROCESS: Final = "RTJ_IN_PROCESS"
 # Faults on purpose, STEP:RANK:KIND separated by commas.
 ENV_FAULT: Final = "RTJ_FAULT"

@@ -1,0 +1,214 @@
+"""What the operator reports, and all that it must remember to act after a crash.
+
+A decision is reserved here before its effect happens; an effect without its reservation does not
+happen. Lists and maps are bounded, so that the object stays small for ever.
+"""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from rtj_api.ladder import FaultClass, Rung
+from rtj_api.reasons import ConditionType, Phase
+from rtj_api.spec import ApiModel
+
+# Raised when a field changes its meaning; an operator does not touch a status of a higher one.
+FORMAT: Final = 1
+HISTORY_MAX: Final = 20
+PENDING_MAX: Final = 16
+EXCLUDED_MAX: Final = 64
+
+Text = Annotated[str, Field(max_length=4096)]
+Name = Annotated[str, Field(max_length=253)]
+Uid = Annotated[str, Field(max_length=64)]
+# RFC 3339, UTC, whole seconds, as Kubernetes writes times.
+Time = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
+
+
+class Condition(ApiModel):
+    """metav1.Condition."""
+
+    type: ConditionType
+    status: Literal["True", "False", "Unknown"]
+    reason: Annotated[str, Field(max_length=64)]
+    message: Text = ""
+    last_transition_time: Time
+    observed_generation: int = 0
+
+
+class ProgressStatus(ApiModel):
+    """How far training is; written at most once a minute and on every phase change."""
+
+    step: int = -1
+    highest_step: int = -1
+    checkpoint_step: int = -1
+    observed_time: Time | None = None
+
+
+class WorkersStatus(ApiModel):
+    """Workers in training, waiting, wanted."""
+
+    desired: int = 0
+    ready: int = 0
+    spares: int = 0
+    summary: Annotated[str, Field(max_length=32)] = ""
+
+
+class RestartsStatus(ApiModel):
+    """Recoveries since the job began, one counter a rung."""
+
+    in_process: int = 0
+    in_job: int = 0
+    pod: int = 0
+    node: int = 0
+    gang: int = 0
+    summary: Annotated[str, Field(max_length=64)] = "0/0/0/0/0"
+
+
+class ObjectRef(ApiModel):
+    """A pod, by name and UID: names are used again, UIDs are not."""
+
+    name: Name
+    uid: Uid
+
+
+class NodeRef(ObjectRef):
+    """A node; its providerID tells a machine that came back under the old name."""
+
+    provider_id: Annotated[str, Field(max_length=512)] = Field(default="", alias="providerID")
+
+
+class Recovery(ApiModel):
+    """The reservation of the recovery under way."""
+
+    number: int
+    rung: Rung
+    fault_class: FaultClass = Field(alias="class")
+    slot: int | None = None
+    incarnation: int | None = None
+    pod: ObjectRef | None = None
+    node: NodeRef | None = None
+    rank: int | None = None
+    reason: Text = ""
+    detected_time: Time
+    # Sub-second clock readings (Unix seconds) behind the seconds in history.
+    detected_unix: float = 0.0
+    detected_seconds: float = 0.0
+    deadline_time: Time
+    # Highest step when the fault was detected: one beyond it ends the recovery.
+    step: int = -1
+
+
+class HistoryEntry(ApiModel):
+    """A recovery that ended."""
+
+    number: int
+    rung: Rung
+    fault_class: FaultClass = Field(alias="class")
+    suspect: Name = ""
+    reason: Text = ""
+    detected_time: Time | None = None
+    # From the suspect's last sign of life to the detection.
+    detected_seconds: float | None = None
+    # From the detection to the first new step; None when a higher rung had to follow.
+    recovered_seconds: float | None = None
+    lost_steps: int | None = None
+
+
+class PendingSignal(ApiModel):
+    """A bad sign that has not lasted long enough yet; its clock starts once."""
+
+    signal: Annotated[str, Field(max_length=128)]
+    subject: Name
+    first_seen_time: Time
+
+
+class ExcludedNode(NodeRef):
+    """A node this job does not use any more."""
+
+    reason: Text = ""
+    since: Time
+    # Our taint is on the node (cluster evidence confirmed the fault).
+    tainted: bool = False
+
+
+class NodesStatus(ApiModel):
+    """Nodes and the job's opinion of them."""
+
+    excluded: Annotated[tuple[ExcludedNode, ...], Field(max_length=EXCLUDED_MAX)] = ()
+    strikes: Annotated[dict[Name, int], Field(max_length=1024)] = Field(
+        default_factory=dict[str, int]
+    )
+
+
+class LastFault(ApiModel):
+    """The newest fault, for the LAST FAULT column."""
+
+    summary: Annotated[str, Field(max_length=128)] = ""
+    fault_class: FaultClass | None = Field(default=None, alias="class")
+    message: Text = ""
+    time: Time | None = None
+
+
+class Goodput(ApiModel):
+    """Share of the wall time since the first step in which new steps were made (ETTR)."""
+
+    productive_seconds: float = 0.0
+    elapsed_seconds: float = 0.0
+    lost: Annotated[dict[Rung, float], Field(max_length=8)] = Field(
+        default_factory=dict[Rung, float]
+    )
+    summary: Annotated[str, Field(max_length=16)] = ""
+
+
+class CoordinatorStatus(ApiModel):
+    """Which coordinator pod counts, and what was absorbed from it."""
+
+    incarnation: int = 0
+    # Highest FaultReport number absorbed from this incarnation.
+    absorbed_fault: int = 0
+    # Counters of this incarnation as last absorbed; the difference is added to `restarts`.
+    absorbed_in_process: int = 0
+    absorbed_in_job: int = 0
+
+
+class ResilientTrainingJobStatus(ApiModel):
+    """All the operator remembers of a job."""
+
+    format: int = FORMAT
+    observed_generation: int = 0
+    phase: Phase | None = None
+    reason: Annotated[str, Field(max_length=64)] = ""
+    message: Text = ""
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
+    # Run number; a new one is a new rendezvous of every launcher (Gang). 0: not started.
+    run: int = 0
+    round: int = -1
+    # Hash of nodes and template that the current run uses.
+    run_hash: Annotated[str, Field(max_length=64)] = ""
+    # In-job restarts asked of the coordinator (JobDirective.restart).
+    restart_requests: int = 0
+    start_time: Time | None = None
+    first_step_time: Time | None = None
+    completion_time: Time | None = None
+    progress: ProgressStatus = Field(default_factory=ProgressStatus)
+    workers: WorkersStatus = Field(default_factory=WorkersStatus)
+    coordinator: CoordinatorStatus = Field(default_factory=CoordinatorStatus)
+    # Slot -> incarnation, only those above 0.
+    incarnations: Annotated[dict[str, int], Field(max_length=4160)] = Field(
+        default_factory=dict[str, int], json_schema_extra={"x-kubernetes-map-type": "atomic"}
+    )
+    restarts: RestartsStatus = Field(default_factory=RestartsStatus)
+    # Consecutive recoveries that brought no new step.
+    restarts_without_progress: int = 0
+    recovery: Recovery | None = None
+    # Rung -> times (RFC 3339) of its recoveries in the window; at most limit + 1 each.
+    windows: Annotated[
+        dict[Rung, Annotated[tuple[Time, ...], Field(max_length=1001)]], Field(max_length=8)
+    ] = Field(default_factory=dict[Rung, tuple[str, ...]])
+    pending: Annotated[tuple[PendingSignal, ...], Field(max_length=PENDING_MAX)] = ()
+    history: Annotated[tuple[HistoryEntry, ...], Field(max_length=HISTORY_MAX)] = ()
+    nodes: NodesStatus = Field(default_factory=NodesStatus)
+    last_fault: LastFault | None = None
+    goodput: Goodput | None = None
+    zone: Annotated[str, Field(max_length=63)] = ""

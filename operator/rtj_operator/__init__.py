@@ -1,0 +1,1 @@
+"""The controller: informers -> observe -> decide (pure) -> reserve in status -> act."""

@@ -1,0 +1,1 @@
+"""Pure decisions: no client, no asyncio, no clock, no random. Time comes in as an argument."""

@@ -1,0 +1,150 @@
+"""What decide() sees: one frozen snapshot of a job and its surroundings.
+
+Made by `work.observe`; judged by everything in `policy`. Times are Unix seconds.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rtj_api.messages import JobView
+from rtj_api.spec import ResilientTrainingJobSpec
+from rtj_api.status import ResilientTrainingJobStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobObservation:
+    """The job itself, read live or from the cache."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    resource_version: str
+    created: float
+    deleting: bool = False
+    # None when the spec cannot be read; then `problem` names the field and what to write.
+    spec: ResilientTrainingJobSpec | None
+    problem: str = ""
+    status: ResilientTrainingJobStatus
+    annotations: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileObservation:
+    """What the instance type means, already looked up; None in Observation when unknown."""
+
+    name: str
+    processes_per_node: int
+    device: Literal["cuda", "cpu"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerObservation:
+    """One container's state as the kubelet reports it."""
+
+    name: str
+    state: Literal["waiting", "running", "terminated"]
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    restart_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodObservation:
+    """One child pod. Only pods whose controller is this job (by UID) are here."""
+
+    name: str
+    uid: str
+    role: Literal["worker", "coordinator"]
+    slot: int
+    incarnation: int
+    phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
+    ready: bool = False
+    deleting: bool = False
+    created: float = 0.0
+    node: str = ""
+    ip: str = ""
+    reason: str = ""
+    message: str = ""
+    # PodScheduled=False: reason and the scheduler's message.
+    unschedulable: str = ""
+    # Reason of a True DisruptionTarget condition (EvictionByEvictionAPI, DeletionByTaintManager...).
+    disruption: str = ""
+    containers: tuple[ContainerObservation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeObservation:
+    """A node that a pod of the job is bound to, or that the job excluded."""
+
+    name: str
+    uid: str
+    provider_id: str = ""
+    ready: Literal["True", "False", "Unknown"] = "True"
+    ready_reason: str = ""
+    unschedulable: bool = False
+    deleting: bool = False
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+    # (key, value, effect)
+    taints: tuple[tuple[str, str, str], ...] = ()
+    # type -> (status, reason, message); Ready is not among them.
+    conditions: dict[str, tuple[str, str, str]] = field(
+        default_factory=dict[str, tuple[str, str, str]]
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimObservation:
+    """The checkpoint claim and its volume, read live."""
+
+    name: str
+    exists: bool
+    bound: bool = False
+    volume: str = ""
+    # Zones that the volume's nodeAffinity or zone label (or the class's topology) allow; empty:
+    # unknown.
+    zones: tuple[str, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The API server's last refusal of a child of this job, kept in memory to be told in a
+    condition; dropped after the next success."""
+
+    kind: str
+    name: str
+    code: int
+    message: str
+    since: float
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Everything that decide() may know."""
+
+    now: float
+    job: JobObservation
+    profile: ProfileObservation | None = None
+    pods: tuple[PodObservation, ...] = ()
+    nodes: dict[str, NodeObservation] = field(default_factory=dict[str, NodeObservation])
+    claim: ClaimObservation | None = None
+    # The newest view of the coordinator incarnation that status names; None: none yet.
+    view: JobView | None = None
+    view_connected: bool = False
+    # Seconds since the view socket was last open, 0 while it is.
+    view_lost_seconds: float = 0.0
+    # Cluster-wide counts for the circuit breaker: ready and not ready nodes matching the profile.
+    matching_nodes: int = 0
+    matching_nodes_bad: int = 0
+    # The pods' NAME conflicts: child objects held by somebody else, "Kind/name" -> owner text.
+    conflicts: dict[str, str] = field(default_factory=dict[str, str])
+    refusal: Refusal | None = None
+    # leaseTransitions of this leader.
+    epoch: int = 0
+    # Which children besides pods exist with our UID as controller.
+    children: frozenset[str] = frozenset()
+    # Incarnation the coordinator Service's selector names; None: no Service.
+    service_incarnation: int | None = None
