@@ -39,7 +39,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", omit_defau
 # --- handshake ---------------------------------------------------------------------------------
 
 
-class Hello(Frame, tag="hello"):
+class Hello(Frame, frozen=True, kw_only=True, tag="hello"):
     """First frame of a client (agent or operator)."""
 
     role: Literal["worker", "operator"]
@@ -58,27 +58,27 @@ class Hello(Frame, tag="hello"):
     epoch: Natural = 0
 
 
-class Challenge(Frame, tag="challenge"):
+class Challenge(Frame, frozen=True, kw_only=True, tag="challenge"):
     """Server's nonce and its proof."""
 
     nonce: str
     proof: str
 
 
-class Proof(Frame, tag="proof"):
+class Proof(Frame, frozen=True, kw_only=True, tag="proof"):
     """Client's proof."""
 
     proof: str
 
 
-class Welcome(Frame, tag="welcome"):
+class Welcome(Frame, frozen=True, kw_only=True, tag="welcome"):
     """The connection is open; `protocol` is the version both speak."""
 
     protocol: int
     coordinator_incarnation: Natural = 0
 
 
-class Refused(Frame, tag="refused"):
+class Refused(Frame, frozen=True, kw_only=True, tag="refused"):
     """Why the client was turned away: bad-proof, wrong-job, protocol, stale-incarnation,
     not-expected, stale-epoch."""
 
@@ -149,7 +149,7 @@ class LauncherState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     tail: Text = ""
 
 
-class Beat(Frame, tag="beat"):
+class Beat(Frame, frozen=True, kw_only=True, tag="beat"):
     """State of one worker; sent every `beat_interval_seconds` and at once when anything but an age
     changed."""
 
@@ -164,7 +164,7 @@ class Beat(Frame, tag="beat"):
 # --- coordinator -> worker ---------------------------------------------------------------------
 
 
-class WorkerDirective(Frame, tag="worker_directive"):
+class WorkerDirective(Frame, frozen=True, kw_only=True, tag="worker_directive"):
     """What this worker is to be. The agent makes it so, whatever it was before."""
 
     # park: hold a prepared launcher. train: run the launcher with exactly this run, position and
@@ -193,7 +193,7 @@ class WorkerDirective(Frame, tag="worker_directive"):
 # --- operator -> coordinator -------------------------------------------------------------------
 
 
-class JobDirective(Frame, tag="job_directive"):
+class JobDirective(Frame, frozen=True, kw_only=True, tag="job_directive"):
     """The operator's whole intent for the job. Of a lower epoch, or of the same epoch and a lower
     number: ignored and counted."""
 
@@ -280,7 +280,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: Text = ""
 
 
-class JobView(Frame, tag="job_view"):
+class JobView(Frame, frozen=True, kw_only=True, tag="job_view"):
     """The coordinator's whole view. Sent at most five times a second when it changes, and at least
     every five seconds."""
 

@@ -69,7 +69,7 @@ class PodObservation:
     message: str = ""
     # PodScheduled=False: reason and the scheduler's message.
     unschedulable: str = ""
-    # Reason of a True DisruptionTarget condition (EvictionByEvictionAPI, DeletionByTaintManager...).
+    # Reason of a True DisruptionTarget condition (EvictionByEvictionAPI, ...).
     disruption: str = ""
     containers: tuple[ContainerObservation, ...] = ()
 
