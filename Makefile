@@ -1,0 +1,59 @@
+# Everything a user or a developer runs. `make demo` and `make test` set up what they need.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help venv lock generate demo demo-down test lint unit api launcher cluster bench clean
+
+VENV := .venv
+PY := $(VENV)/bin/python
+UV := $(VENV)/bin/uv
+SYNCED := $(VENV)/.synced
+# NVRx's wheels name glibc 2.39 although they run on Debian 12's 2.36 (docs/fidelity.md).
+PLATFORM := --python-platform x86_64-manylinux_2_39
+COMPILE := $(UV) pip compile --quiet --generate-hashes --no-header --no-emit-index-url \
+	--no-annotate --python-version 3.12 $(PLATFORM)
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(SYNCED): requirements/dev.txt requirements/bootstrap.txt pyproject.toml
+	@test -x $(PY) || python3.12 -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements/bootstrap.txt
+	@$(UV) pip sync --quiet --python $(PY) --require-hashes $(PLATFORM) requirements/dev.txt
+	@$(UV) pip install --quiet --python $(PY) --no-deps --editable .
+	@touch $@
+
+venv: $(SYNCED) ## Python environment in .venv
+
+lock: venv ## Resolve pyproject.toml anew into requirements/
+	echo "uv==$$($(UV) --version | cut -d' ' -f2)" | $(COMPILE) - -o requirements/bootstrap.txt
+	for extra in operator trainer dev; do \
+		$(COMPILE) --upgrade --extra $$extra pyproject.toml -o requirements/$$extra.txt; done
+
+demo: venv ## Cluster, images, operator, a job, three faults, a report (first run: about 12 minutes)
+	@$(PY) -m demo
+
+demo-down: venv ## Remove every trace of the demo's cluster
+	@$(PY) -m localcluster down
+
+lint: venv ## Format, lint, types, import contract
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/pyright
+	$(VENV)/bin/lint-imports
+
+unit: venv ## Pure functions, tables, property tests
+	$(PY) -m pytest tests/unit
+
+api: venv ## Real etcd and API server
+	$(PY) -m pytest tests/api
+
+launcher: venv ## Real ft_launcher and nvrx-control on loopback
+	$(PY) -m pytest tests/launcher
+
+cluster: venv ## Real kubelets, chart, images and faults (root)
+	$(PY) -m pytest tests/cluster
+
+test: lint ## Everything
+	$(PY) -m pytest tests

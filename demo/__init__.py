@@ -1,0 +1,1 @@
+"""`make demo`: the main job on a real local cluster, with faults, a live table and a report."""
