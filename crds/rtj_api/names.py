@@ -114,3 +114,14 @@ SHM_DIR: Final = "/dev/shm/rtj"
 ENV_IN_PROCESS: Final = "RTJ_IN_PROCESS"
 # Faults on purpose, STEP:RANK:KIND separated by commas.
 ENV_FAULT: Final = "RTJ_FAULT"
+
+# Where the pods' programs find files and ports; set only where several of them share a host.
+ENV_KEY_FILE: Final = "RTJ_KEY_FILE"
+ENV_RUN_DIR: Final = "RTJ_RUN_DIR"
+ENV_TERMINATION_LOG: Final = "RTJ_TERMINATION_LOG"
+TERMINATION_LOG: Final = "/dev/termination-log"
+ENV_WORKER_PORT: Final = "RTJ_WORKER_PORT"
+ENV_STORE_PORT: Final = "RTJ_STORE_PORT"
+ENV_METRICS_PORT: Final = "RTJ_METRICS_PORT"
+# Address on which /metrics and /healthz listen; empty or not set: all.
+ENV_METRICS_HOST: Final = "RTJ_METRICS_HOST"
