@@ -57,3 +57,6 @@ cluster: venv ## Real kubelets, chart, images and faults (root)
 
 test: lint ## Everything
 	$(PY) -m pytest tests
+
+bench: venv ## The main job's figures into bench/results (about 12 minutes)
+	$(PY) -m bench.main_job

@@ -50,7 +50,7 @@ def run(
         fault = inject()
         injected.append(fault)
         tell(f"fault: {fault.kind}, {fault.target}", "bold red")
-        watch.wait("recovery", lambda w, lives=lives: _recovered(w, lives), RECOVERY_SECONDS)
+        watch.wait("recovery", lambda w, lives=lives: recovered(w, lives), RECOVERY_SECONDS)
         result = judge(fault, time.time(), watch.sorted_steps(), list(watch.changes))
         tell(f"training again after {result.recovered_s:.1f} s", "green")
     watch.wait("completion", lambda w: w.status.get("phase") == "Complete", FINISH_SECONDS)
@@ -58,7 +58,7 @@ def run(
     return MainJobResult(created, _judge_all(injected, watch))
 
 
-def _recovered(watch: JobWatch, lives: set[str]) -> bool:
+def recovered(watch: JobWatch, lives: set[str]) -> bool:
     """A step of a later life lies beyond all steps of the lives before the fault."""
     steps = watch.sorted_steps()
     highest = max((s.step for s in steps if s.life in lives), default=-1)

@@ -4,7 +4,7 @@ import sys
 
 from rtj_trainer.beats import BeatReader, BeatRecord, shm_dir
 
-HEADER = ("RANK", "LOCAL", "PID", "ROUND", "STEP", "PHASE", "AGE", "CHECKPOINT", "RESTARTS", "STATE")
+HEADER = tuple("RANK LOCAL PID ROUND STEP PHASE AGE CHECKPOINT RESTARTS STATE".split())
 
 
 def row(record: BeatRecord) -> tuple[str, ...]:
