@@ -88,6 +88,14 @@ class InProcess(Rung):
     )
 
 
+class InJob(Rung):
+    """Rung 2: all training processes restart in their pods."""
+
+    limit: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default=20, description="Recoveries of this rung allowed within the window."
+    )
+
+
 class Node(Rung):
     """Rung 4: the node is excluded for the job and a spare or a new worker takes over."""
 
@@ -118,7 +126,7 @@ class Resilience(ApiModel):
 
     heartbeat: Heartbeat = Field(default_factory=Heartbeat)
     in_process: InProcess = Field(default_factory=InProcess)
-    in_job: Rung = Field(default_factory=lambda: Rung(limit=20))
+    in_job: InJob = Field(default_factory=InJob)
     pod: Rung = Field(default_factory=Rung)
     node: Node = Field(default_factory=Node)
     gang: Rung = Field(default_factory=Rung)

@@ -180,7 +180,13 @@ class ResilientTrainingJobStatus(ApiModel):
     phase: Phase | None = None
     reason: Annotated[str, Field(max_length=64)] = ""
     message: Text = ""
-    conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = Field(
+        default=(),
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    )
     # Run number; a new one is a new rendezvous of every launcher (Gang). 0: not started.
     run: int = 0
     round: int = -1
