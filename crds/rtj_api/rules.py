@@ -95,24 +95,31 @@ FIXED_RULES: Final = tuple(
     for field in ("nodes", "processesPerNode", "instanceType", "storage", "template")
 )
 
+# These stand at `spec`: the server judges `default: {}` of the parents below before it fills it.
 RESILIENCE_RULES: Final = (
     CelRule(
-        at="spec.resilience.heartbeat",
-        rule="self.timeoutSeconds >= 2 * self.intervalSeconds",
-        field_path=".timeoutSeconds",
+        at="spec",
+        rule=(
+            "self.resilience.heartbeat.timeoutSeconds >= "
+            "2 * self.resilience.heartbeat.intervalSeconds"
+        ),
+        field_path=".resilience.heartbeat.timeoutSeconds",
         message="write at least twice intervalSeconds: one late beat is no loss",
     ),
     CelRule(
-        at="spec.resilience.heartbeat",
-        rule="self.initialRankTimeoutSeconds >= self.rankTimeoutSeconds",
-        field_path=".initialRankTimeoutSeconds",
+        at="spec",
+        rule=(
+            "self.resilience.heartbeat.initialRankTimeoutSeconds >= "
+            "self.resilience.heartbeat.rankTimeoutSeconds"
+        ),
+        field_path=".resilience.heartbeat.initialRankTimeoutSeconds",
         message="write at least rankTimeoutSeconds: a first step takes longer than the others",
     ),
     *(
         CelRule(
-            at=f"spec.resilience.{rung}",
-            rule="self.deadlineSeconds <= self.windowSeconds",
-            field_path=".deadlineSeconds",
+            at="spec",
+            rule=f"self.resilience.{rung}.deadlineSeconds <= self.resilience.{rung}.windowSeconds",
+            field_path=f".resilience.{rung}.deadlineSeconds",
             message="write at most windowSeconds: a recovery must end within its budget's window",
         )
         for rung in ("inProcess", "inJob", "pod", "node", "gang")
