@@ -1,0 +1,1 @@
+"""The job's coordinator pod: who holds which position, when a round opens, what is told upwards."""
