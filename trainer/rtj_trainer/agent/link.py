@@ -1,0 +1,248 @@
+"""The agent's socket to the coordinator: proves who it is, sends beats, takes directives.
+
+The server must prove that it knows the job's key before this side proves anything, and the key
+itself is never sent. The link reconnects for ever; training goes on meanwhile. `lease_age` says how
+fresh the coordinator's word is: it counts from the sending of the newest ping that was answered, so
+that an answer that was long under way cannot pass for a fresh one.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from rtj_api import auth, names
+from rtj_api.messages import (
+    MAX_FRAME_WORKER_BYTES,
+    Beat,
+    Challenge,
+    Frame,
+    Hello,
+    Proof,
+    Refused,
+    Welcome,
+    WorkerDirective,
+    WorkerSocketFrame,
+    decode_worker_socket,
+    encode,
+)
+from rtj_trainer.agent.config import AgentConfig
+from rtj_trainer.agent.metrics import AgentMetrics
+
+CONNECT_SECONDS: Final = 2.0
+_HANDSHAKE_SECONDS: Final = 5.0
+_SEND_SECONDS: Final = 5.0
+_BACKOFF_MIN_SECONDS: Final = 0.1
+_BACKOFF_MAX_SECONDS: Final = 1.0
+_REFUSED_SECONDS: Final = (1.0, 2.0)
+# Beats that report a change are not closer together than this.
+_GAP_SECONDS: Final = 0.1
+# Beat intervals without any frame from the coordinator after which the link connects anew.
+_SILENT_INTERVALS: Final = 5
+_log = logging.getLogger(__name__)
+
+
+class LinkError(Exception):
+    """The connection cannot be used; another one is tried."""
+
+
+class WasRefused(LinkError):
+    """The coordinator turned this worker away, and may do so again until the pod is replaced."""
+
+
+class Link:
+    """Keeps one authenticated connection; see the module."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        metrics: AgentMetrics,
+        beat: Callable[[], Beat],
+        direct: Callable[[WorkerDirective], None],
+    ) -> None:
+        self._config = config
+        self._metrics = metrics
+        self._beat = beat
+        self._direct = direct
+        self._changed = asyncio.Event()
+        self._sent = asyncio.Event()
+        self._interval = 1.0
+        self._leased = float("-inf")
+        self._url = f"ws://{config.coordinator_host}:{config.worker_port}{names.WORKER_SOCKET_PATH}"
+
+    @property
+    def lease_age(self) -> float:
+        """Seconds since the coordinator was last known to hear and answer; inf before that."""
+        return time.monotonic() - self._leased
+
+    def changed(self) -> None:
+        """There is something to tell; send a beat soon."""
+        self._changed.set()
+
+    async def flush(self, seconds: float) -> bool:
+        """Send a beat now; whether one went out in time."""
+        self._sent.clear()
+        self._changed.set()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._sent.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def run(self) -> None:
+        """Connect and serve for ever."""
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
+        backoff = _BACKOFF_MIN_SECONDS
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while True:
+                started = time.monotonic()
+                wait = backoff * random.uniform(0.5, 1.0)
+                try:
+                    await self._serve_once(session)
+                except WasRefused as refusal:
+                    self._metrics.refusals.inc()
+                    _log.warning("%s: %s", self._url, refusal)
+                    wait = random.uniform(*_REFUSED_SECONDS)
+                except (LinkError, aiohttp.ClientError, OSError, TimeoutError) as error:
+                    _log.info("%s: %s; trying again", self._url, error or type(error).__name__)
+                served = time.monotonic() - started > _HANDSHAKE_SECONDS
+                backoff = _BACKOFF_MIN_SECONDS if served else min(backoff * 2, _BACKOFF_MAX_SECONDS)
+                await asyncio.sleep(wait)
+
+    async def _serve_once(self, session: aiohttp.ClientSession) -> None:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            socket = await session.ws_connect(
+                self._url, max_msg_size=MAX_FRAME_WORKER_BYTES, compress=0, autoping=False
+            )
+        async with socket:
+            connection = Connection(socket)
+            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+                proved = time.monotonic()
+                await self._shake_hands(connection)
+            self._leased = proved
+            self._metrics.connects.inc()
+            _log.info("connected to %s", self._url)
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(self._send_beats(connection))
+                try:
+                    await self._receive(connection)
+                finally:
+                    sending.cancel()
+        raise LinkError("the coordinator closed the connection")
+
+    async def _shake_hands(self, connection: "Connection") -> None:
+        hello = encode(self._hello())
+        await connection.send(hello)
+        challenge = await connection.expect(Challenge)
+        key = self._config.key
+        if not auth.proves(key, "server", hello, challenge.nonce, challenge.proof):
+            raise LinkError("the server does not prove that it knows the job's key")
+        await connection.send(
+            encode(Proof(proof=auth.proof(key, "client", hello, challenge.nonce)))
+        )
+        await connection.expect(Welcome)
+
+    def _hello(self) -> Hello:
+        config = self._config
+        return Hello(
+            role="worker",
+            job_uid=config.job_uid,
+            nonce=auth.new_nonce(),
+            pod_uid=config.pod_uid,
+            pod_name=config.pod_name,
+            slot=config.slot,
+            incarnation=config.incarnation,
+        )
+
+    async def _send_beats(self, connection: "Connection") -> None:
+        while True:
+            self._changed.clear()
+            await connection.send(encode(self._beat()))
+            await connection.ping()
+            self._metrics.beats.inc()
+            self._sent.set()
+            await asyncio.sleep(_GAP_SECONDS)
+            try:
+                async with asyncio.timeout(max(0.0, self._interval - _GAP_SECONDS)):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _receive(self, connection: "Connection") -> None:
+        while True:
+            silence = max(_HANDSHAKE_SECONDS, _SILENT_INTERVALS * self._interval)
+            async with asyncio.timeout(silence):
+                frame = await connection.receive()
+            self._leased = max(self._leased, connection.answered)
+            if isinstance(frame, WorkerDirective):
+                self._interval = frame.beat_interval_seconds
+                self._direct(frame)
+            elif isinstance(frame, Refused):
+                raise WasRefused(f"{frame.reason}: {frame.message}")
+
+
+class Connection:
+    """Frames over one WebSocket. A frame that does not decode is told once and skipped."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._complained = False
+        # time.monotonic() of the sending of the newest ping that was answered.
+        self.answered = float("-inf")
+
+    async def send(self, data: bytes) -> None:
+        """Send one encoded frame."""
+        async with asyncio.timeout(_SEND_SECONDS):
+            await self._socket.send_str(data.decode())
+
+    async def ping(self) -> None:
+        """Ask for an answer that carries the time of this question."""
+        async with asyncio.timeout(_SEND_SECONDS):
+            await self._socket.ping(repr(time.monotonic()).encode())
+
+    async def expect[F: Frame](self, kind: type[F]) -> F:
+        """The next frame, of this kind; raises WasRefused or LinkError."""
+        while (frame := await self.receive()) is None:
+            continue
+        if isinstance(frame, Refused):
+            raise WasRefused(f"{frame.reason}: {frame.message}")
+        if not isinstance(frame, kind):
+            raise LinkError(f"{type(frame).__name__} where {kind.__name__} was due")
+        return frame
+
+    async def receive(self) -> WorkerSocketFrame | None:
+        """The next frame; None for pings, pongs and nonsense. Raises LinkError at the end."""
+        message = await self._socket.receive()
+        match message.type:
+            case aiohttp.WSMsgType.TEXT | aiohttp.WSMsgType.BINARY:
+                return self._decode(message.data)
+            case aiohttp.WSMsgType.PING:
+                await self._socket.pong(message.data)
+            case aiohttp.WSMsgType.PONG:
+                self._note_pong(message.data)
+            case _:
+                raise LinkError(f"connection ended ({message.type.name} {message.extra or ''})")
+        return None
+
+    def _decode(self, data: bytes | str) -> WorkerSocketFrame | None:
+        try:
+            return decode_worker_socket(data)
+        except msgspec.DecodeError as error:
+            if not self._complained:
+                self._complained = True
+                _log.warning("frame from the coordinator not understood, ignored: %s", error)
+            return None
+
+    def _note_pong(self, data: bytes) -> None:
+        try:
+            sent = float(data)
+        except ValueError:
+            return
+        if sent <= time.monotonic():
+            self.answered = max(self.answered, sent)

@@ -1,0 +1,147 @@
+"""Shortens NVRx's fixed waits and makes training processes die with their launcher.
+
+NVRx 0.7 sleeps a whole second at each stop of the workers and polls once a second for the next
+round; no flag applies. Together they are two of the three seconds of an in-job restart. Each patch
+first checks that it meets the version and the source it was written for, and leaves NVRx as it is
+otherwise: slower is better than wrong.
+"""
+
+import ctypes
+import inspect
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from importlib import metadata
+from types import ModuleType
+from typing import Any, Final
+
+SUPPORTED: Final = "0.7."
+_STOP_GRACE_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.05
+_JOIN_POLL_SECONDS: Final = 0.1
+_PR_SET_PDEATHSIG: Final = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+RankStdio = dict[int, tuple[int, int]]
+
+
+class Unpatched(Exception):
+    """A patch does not fit what is installed."""
+
+
+def die_with_parent() -> None:
+    """Have the kernel send SIGKILL when the thread that started this process ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def shorten_waits() -> tuple[str, ...]:
+    """Apply the patches of waits; returns what was left as it is, with the reason."""
+    left: list[str] = []
+    for patch in (_shorten_stop, shorten_join_poll):
+        try:
+            patch()
+        except Unpatched as reason:
+            left.append(f"{patch.__name__}: {reason}")
+    return tuple(left)
+
+
+def shorten_join_poll() -> None:
+    """Poll for an open round every 0.1 s, not every second (launchers and nvrx-control).
+
+    Raises Unpatched.
+    """
+    from nvidia_resiliency_ext.fault_tolerance import ft_rendezvous_barrier as barrier
+
+    waiting = barrier._RendezvousBarrierState._wait_for_rendezvous_open
+    _expect(waiting, "time.sleep(1.0)", 2)
+    barrier.time = _ShortSleeps(time)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class _ShortSleeps:
+    """The time module as that one file sees it, its sleeps cut."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, but not longer than a poll should take."""
+        self._module.sleep(min(seconds, _JOIN_POLL_SECONDS))
+
+
+def _shorten_stop() -> None:
+    from nvidia_resiliency_ext.fault_tolerance import launcher, utils
+
+    _expect(utils.terminate_mp_processes, "time.sleep(1.0)", 1)
+    launcher.terminate_mp_processes = terminate_groups
+
+
+def _expect(function: Callable[..., Any], text: str, count: int) -> None:
+    installed = metadata.version("nvidia-resiliency-ext")
+    if not installed.startswith(SUPPORTED):
+        raise Unpatched(f"nvidia-resiliency-ext {installed} is not {SUPPORTED}x")
+    found = inspect.getsource(function).count(text)
+    if found != count:
+        raise Unpatched(f"{function.__qualname__} has {text!r} {found} times, not {count}")
+
+
+def terminate_groups(allowed_pgids: Iterable[int]) -> None:
+    """End what is left of the workers' process groups: SIGTERM, up to a second, then SIGKILL.
+
+    Does what NVRx's function of the same place does, but returns as soon as the groups are gone.
+    """
+    groups = set(allowed_pgids)
+    if 1 in groups:
+        return
+    deadline = time.monotonic() + _STOP_GRACE_SECONDS
+    _signal_groups(groups, signal.SIGTERM)
+    while (groups := _alive(groups)) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    _signal_groups(groups, signal.SIGKILL)
+
+
+def _alive(groups: set[int]) -> set[int]:
+    return {group for group in groups if _signal_group(group, 0)}
+
+
+def _signal_groups(groups: set[int], number: int) -> None:
+    for group in groups:
+        _signal_group(group, number)
+
+
+def _signal_group(group: int, number: int) -> bool:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def bind_workers(stdio: RankStdio) -> None:
+    """Training processes die with this launcher and write into the agent's pipes.
+
+    Raises Unpatched when torch starts its processes in another way than the one known here.
+    """
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+
+    handler = subprocess_handler.SubprocessHandler
+    if list(inspect.signature(handler._popen).parameters) != ["self", "args", "env"]:
+        raise Unpatched("SubprocessHandler._popen of this torch has other parameters")
+
+    def start(self: Any, args: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[bytes]:
+        output, error = stdio.get(self.local_rank_id, (None, None))
+        # PDEATHSIG survives exec, but only a call between fork and exec can set it in time.
+        return subprocess.Popen(
+            args=args,
+            env=env,
+            stdout=self._stdout or output,
+            stderr=self._stderr or error,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+
+    handler._popen = start  # pyright: ignore[reportAttributeAccessIssue]
