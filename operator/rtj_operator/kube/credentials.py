@@ -1,0 +1,63 @@
+"""Who we are to the API server: the service account in a pod, a kubeconfig outside.
+
+kopf's own readers are used, for kopf's watch and for our client alike, so that both always speak
+as the same account; the `kubernetes` package is not needed.
+"""
+
+import dataclasses
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import kopf
+
+# A bound service account token lives an hour or more, and the kubelet renews its file well before.
+TOKEN_LIFETIME: Final = timedelta(minutes=5)
+
+
+def login(settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo:
+    """Connection and credentials, as a kopf login handler.
+
+    Raises kopf.LoginError when neither a service account nor a kubeconfig is there.
+    """
+    account = kopf.login_with_service_account(settings=settings)
+    if account is not None:
+        return dataclasses.replace(
+            account, server=_server(account.server), expiration=datetime.now(UTC) + TOKEN_LIFETIME
+        )
+    config = kopf.login_with_kubeconfig(settings=settings)
+    if config is None:
+        raise kopf.LoginError(
+            "no credentials for the API server: run in a pod with a service account token, "
+            "or set KUBECONFIG"
+        )
+    return config
+
+
+def _server(fallback: str) -> str:
+    """The address from the environment, as client-go takes it: it needs no working DNS."""
+    host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        return fallback
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+class Credentials:
+    """The connection, read again when its token is due."""
+
+    def __init__(self) -> None:
+        self._settings = kopf.OperatorSettings()
+        self._connection = login(self._settings)
+
+    @property
+    def connection(self) -> kopf.ConnectionInfo:
+        """Server, certificates and token, fresh enough to be used now."""
+        expiration = self._connection.expiration
+        if expiration is not None and expiration <= datetime.now(UTC):
+            self.renew()
+        return self._connection
+
+    def renew(self) -> None:
+        """Read the token again, for example after a 401."""
+        self._connection = login(self._settings)
