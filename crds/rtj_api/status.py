@@ -97,6 +97,11 @@ class Recovery(ApiModel):
     deadline_time: Time
     # Highest step when the fault was detected: one beyond it ends the recovery.
     step: int = -1
+    # FaultReport number of this coordinator incarnation behind it (0: seen by the cluster only),
+    # and the run and round it broke: what else breaks in them is its consequence, no new fault.
+    fault: int = 0
+    run: int = 0
+    round: int = -1
 
 
 class HistoryEntry(ApiModel):
@@ -106,6 +111,8 @@ class HistoryEntry(ApiModel):
     rung: Rung
     fault_class: FaultClass = Field(alias="class")
     suspect: Name = ""
+    slot: int | None = None
+    rank: int | None = None
     reason: Text = ""
     detected_time: Time | None = None
     # From the suspect's last sign of life to the detection.
@@ -128,7 +135,9 @@ class ExcludedNode(NodeRef):
 
     reason: Text = ""
     since: Time
-    # Our taint is on the node (cluster evidence confirmed the fault).
+    # The cluster confirmed the fault (node not ready, unknown or deleted).
+    confirmed: bool = False
+    # Our taint is to be on the node; never without confirmation.
     tainted: bool = False
 
 
@@ -136,9 +145,10 @@ class NodesStatus(ApiModel):
     """Nodes and the job's opinion of them."""
 
     excluded: Annotated[tuple[ExcludedNode, ...], Field(max_length=EXCLUDED_MAX)] = ()
-    strikes: Annotated[dict[Name, int], Field(max_length=1024)] = Field(
-        default_factory=dict[str, int]
-    )
+    # Node -> times (RFC 3339) of the soft faults in the window that name it alone as suspect.
+    strikes: Annotated[
+        dict[Name, Annotated[tuple[Time, ...], Field(max_length=100)]], Field(max_length=1024)
+    ] = Field(default_factory=dict[str, tuple[str, ...]])
 
 
 class LastFault(ApiModel):

@@ -44,7 +44,9 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendDirective:
-    """Send to the connected coordinator, if it has not echoed this very directive yet."""
+    """Send to the connected coordinator, if its content differs from what was sent last on this
+    connection and epoch. Given with every decision of a started job; epoch and number are 0 here,
+    the sender sets its own leadership's epoch and the next number."""
 
     directive: JobDirective
 

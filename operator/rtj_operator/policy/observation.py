@@ -6,7 +6,7 @@ Made by `work.observe`; judged by everything in `policy`. Times are Unix seconds
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rtj_api.messages import JobView
+from rtj_api.messages import JobView, TerminationMessage
 from rtj_api.spec import ResilientTrainingJobSpec
 from rtj_api.status import ResilientTrainingJobStatus
 
@@ -72,6 +72,8 @@ class PodObservation:
     # Reason of a True DisruptionTarget condition (EvictionByEvictionAPI, ...).
     disruption: str = ""
     containers: tuple[ContainerObservation, ...] = ()
+    # What the agent left in its termination log; None: not ended, or not readable.
+    termination: TerminationMessage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,8 @@ class ClaimObservation:
     name: str
     exists: bool
     bound: bool = False
+    # Its class binds at the first pod (WaitForFirstConsumer): waiting for it would never end.
+    waits_for_consumer: bool = False
     volume: str = ""
     # Zones that the volume's nodeAffinity or zone label (or the class's topology) allow; empty:
     # unknown.
