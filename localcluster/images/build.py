@@ -1,0 +1,102 @@
+"""Build the images of the cluster with buildah, from the Dockerfiles that production uses."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from localcluster.images import base, store
+from localcluster.images.store import Image
+from localcluster.layout import cache_root
+from localcluster.lock import exclusive
+from localcluster.programs import Programs
+from localcluster.progress import Report, Step, silent
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+PAUSE = "localhost/pause:1"
+# Image name -> Dockerfile in the checkout.
+PRODUCTS = {
+    "localhost/rtj-operator:dev": "Dockerfile.operator",
+    "localhost/rtj-trainer:dev": "Dockerfile.trainer",
+}
+UV_CACHE_IN_BUILD = "/var/cache/rtj-uv"
+INSTRUCTION = re.compile(r"^[A-Z]+ ", re.MULTILINE)
+SOURCE_LABEL = "source"
+
+
+def products(report: Report = silent) -> list[Image]:
+    """Build operator and trainer; unchanged layers come from buildah's cache."""
+    with _alone():
+        base.ensure(report)
+        for name, dockerfile in PRODUCTS.items():
+            _build(name, dockerfile, report)
+        return [store.image(name) for name in PRODUCTS]
+
+
+def pause(programs: Programs) -> Image:
+    """The image of every pod's first process: one static program of our own."""
+    source = hashlib.sha256(programs["pause"].read_bytes()).hexdigest()
+    with _alone():
+        if store.label(PAUSE, SOURCE_LABEL) != source:
+            _build_pause(programs["pause"], source)
+        return store.image(PAUSE)
+
+
+def existing(names: Iterable[str]) -> list[Image]:
+    """Images as they were built last, for a node that comes back empty."""
+    return [store.image(name) for name in names]
+
+
+def _alone() -> AbstractContextManager[None]:
+    store.root().mkdir(parents=True, exist_ok=True)
+    return exclusive(cache_root() / "images.lock")
+
+
+def _build(name: str, dockerfile: str, report: Report) -> None:
+    task = f"image {name.split('/')[-1].split(':')[0]}"
+    store.buildah("rm", "--all")  # containers of a build that was killed; nobody else builds here
+    total = len(INSTRUCTION.findall((CHECKOUT / dockerfile).read_text()))
+    steps = 0
+
+    def follow(line: str) -> None:
+        nonlocal steps
+        steps += "STEP" in line
+        report(Step(task, line.strip(), steps, total))
+
+    uv_cache = _uv_cache()
+    uv_cache.mkdir(parents=True, exist_ok=True)
+    store.buildah_stream(
+        "build",
+        "--layers",
+        "--network=host",
+        "--pull-never",
+        f"--build-arg=UV_CACHE_DIR={UV_CACHE_IN_BUILD}",
+        f"--volume={uv_cache}:{UV_CACHE_IN_BUILD}",
+        f"--file={CHECKOUT / dockerfile}",
+        f"--tag={name}",
+        CHECKOUT,
+        on_line=follow,
+        log=cache_root() / f"{dockerfile}.log",
+    )
+    report(Step(task, name, finished=True))
+
+
+def _uv_cache() -> Path:
+    """Where uv on this machine keeps its downloads: a build then fetches nothing twice."""
+    configured = os.environ.get("UV_CACHE_DIR")
+    return Path(configured) if configured else cache_root().parent / "uv"
+
+
+def _build_pause(program: Path, source: str) -> None:
+    container = store.buildah("from", "scratch")
+    try:
+        store.buildah("copy", "--quiet", container, program, "/pause")
+        label = f"{SOURCE_LABEL}={source}"
+        store.buildah("config", "--entrypoint", '["/pause"]', "--label", label, container)
+        store.buildah("commit", "--quiet", container, PAUSE)
+    finally:
+        store.buildah("rm", container)
