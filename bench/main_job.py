@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from localcluster.cluster import Cluster
 from rich.console import Console
 
 from bench import audit, operator_pod
@@ -26,6 +25,8 @@ from demo.faults import Injected
 from demo.kube import Kube
 from demo.report import judge
 from demo.watch import JobWatch
+from localcluster.cluster import Cluster
+from localcluster.progress import Bars
 from rtj_api import names
 
 HERE = Path(__file__).parent
@@ -203,8 +204,10 @@ def main() -> int:
     """Measure and write bench/results/main-job.json; 1 when a bar is missed."""
     console = Console()
     cluster = Cluster()
-    cluster.up(nodes=4, console=console)
-    kube = Kube(cluster.kubeconfig, cluster.programs)
+    cluster.down()
+    with Bars(console) as bars:
+        cluster.up(nodes=4, images=True, on_progress=bars)
+    kube = Kube(cluster.kubeconfig, cluster.program)
     setup.install_operator(kube)
     setup.install_storage(kube, cluster)
     watch = JobWatch(kube, JOB)

@@ -4,7 +4,6 @@ import sys
 import time
 from pathlib import Path
 
-from localcluster.cluster import Cluster
 from rich.console import Console
 from rich.table import Table
 
@@ -12,6 +11,8 @@ from demo import faults, main_job, plot, report, setup
 from demo.kube import Kube
 from demo.screen import Screen, Story
 from demo.watch import JobWatch
+from localcluster.cluster import Cluster
+from localcluster.progress import Bars
 
 JOB = "demo"
 OUT = Path("out") / "demo"
@@ -20,8 +21,10 @@ OUT = Path("out") / "demo"
 def _cluster(console: Console) -> tuple[Cluster, Kube]:
     """A fresh cluster with the operator in it; whatever an earlier run left is cleaned first."""
     cluster = Cluster()
-    cluster.up(nodes=4, console=console)
-    kube = Kube(cluster.kubeconfig, cluster.programs)
+    cluster.down()
+    with Bars(console) as bars:
+        cluster.up(nodes=4, images=True, on_progress=bars)
+    kube = Kube(cluster.kubeconfig, cluster.program)
     with console.status("helm install"):
         setup.install_operator(kube)
         setup.install_storage(kube, cluster)

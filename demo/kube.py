@@ -1,7 +1,7 @@
 """The few things the demo and the benchmarks ask of the API server."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ class Kube:
     """One cluster, reached with a kubeconfig: the kubernetes client, and kubectl and helm as a user
     runs them."""
 
-    def __init__(self, kubeconfig: Path, programs: Path, namespace: str = "default") -> None:
+    def __init__(
+        self, kubeconfig: Path, program: Callable[[str], Path], namespace: str = "default"
+    ) -> None:
         self.kubeconfig = kubeconfig
         self.namespace = namespace
-        self._programs = programs
+        self._program = program
         api = config.new_client_from_config(str(kubeconfig))
         self._core = client.CoreV1Api(api)
         self._custom = client.CustomObjectsApi(api)
@@ -27,7 +29,7 @@ class Kube:
     def run(self, program: str, *args: str, check: bool = True, stdin: str = "") -> str:
         """Output of kubectl or helm; raises with what it said on stderr when it fails."""
         done = subprocess.run(
-            [self._programs / program, "--kubeconfig", self.kubeconfig, *args],
+            [self._program(program), "--kubeconfig", self.kubeconfig, *args],
             input=stdin,
             capture_output=True,
             text=True,
