@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
-from localcluster.cluster import Cluster
 
 from demo import setup
 from demo.kube import Kube
 from demo.watch import JobWatch
+from localcluster.cluster import Cluster
 from tests.cluster import jobs
 
 # Beside a demo's cluster, which is instance 0.

@@ -2,11 +2,10 @@
 
 import time
 
-from localcluster.cluster import Cluster
-from rtj_api import names
-
 from demo import faults, main_job
 from demo.kube import Kube
+from localcluster.cluster import Cluster
+from rtj_api import names
 from tests.cluster import jobs
 from tests.cluster.conftest import wait_until
 

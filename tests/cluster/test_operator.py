@@ -1,0 +1,61 @@
+"""The operator itself may fail at any moment."""
+
+import threading
+
+from demo import faults, main_job, setup
+from demo.kube import Kube
+from localcluster.cluster import Cluster
+from tests.cluster import jobs
+from tests.cluster.conftest import wait_until
+
+
+def _leader(admin: Kube) -> str:
+    """Name of the pod that holds the lease."""
+    path = "jsonpath={.items[*].spec.holderIdentity}"
+    holders = admin.run("kubectl", "-n", setup.OPERATOR_NAMESPACE, "get", "lease", "-o", path)
+    pods = admin.run(
+        "kubectl", "-n", setup.OPERATOR_NAMESPACE, "get", "pods", "-o",
+        "jsonpath={.items[*].metadata.name}",
+    )  # fmt: skip
+    return next((pod for pod in pods.split() if pod in holders), "")
+
+
+def test_a_leader_killed_during_a_node_replacement_repeats_and_loses_nothing(
+    kube: Kube, admin: Kube, healthy: Cluster, start
+) -> None:
+    watch = start(jobs.demo_job("handover", steps=100_000))
+    watch.wait_step(5, 90)
+    victim = faults.rank_of(kube, "handover", 3)
+    lives = {step.life for step in watch.sorted_steps()}
+    leader = _leader(admin)
+    assert leader
+    force = ("--grace-period=0", "--force", "--wait=false")
+    killer = threading.Thread(
+        target=admin.run,
+        args=("kubectl", "-n", setup.OPERATOR_NAMESPACE, "delete", "pod", leader, *force),
+    )
+    killer.start()
+    healthy.fault.kill_node(victim.node)
+    killer.join()
+    watch.wait("recovery", lambda w: main_job.recovered(w, lives), 60)
+    wait_until("a new leader", lambda: _leader(admin) not in ("", leader), 40)
+    wait_until("replacement", lambda: watch.status["workers"]["spares"] == 1, 60)
+    alive = [p for p in kube.pods("handover") if p.spec.node_name != victim.node]
+    slots = [p.metadata.labels["resilience.training/slot"] for p in alive
+             if p.metadata.labels["resilience.training/role"] == "worker"]  # fmt: skip
+    assert sorted(slots) == ["0", "1", "2"]
+    assert watch.status["restarts"]["node"] == 1
+
+
+def test_suspend_saves_and_resume_goes_on_where_it_was(kube: Kube, start) -> None:
+    watch = start(jobs.demo_job("pause", steps=100_000))
+    watch.wait_step(8, 90)
+    kube.kubectl("patch", "rtj", "pause", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    watch.wait("suspension", lambda w: w.status.get("phase") == "Suspended", 60)
+    wait_until("end of its pods", lambda: not kube.pods("pause"), 60)
+    last = watch.highest_step
+    kube.kubectl("patch", "rtj", "pause", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    kube.kubectl("wait", "rtj/pause", "--for=condition=Running", "--timeout=60s")
+    watch.wait_step(last + 5, 60)
+    resumed = [s for s in watch.sorted_steps() if s.life != watch.sorted_steps()[0].life]
+    assert resumed[0].step == last + 1
