@@ -60,28 +60,25 @@ class Agent:
         loop.add_signal_handler(signal.SIGCHLD, self._on_sigchld)
         await self._health.start()
         await self._server.start(self._config.metrics_host, self._config.metrics_port)
-        tasks = [
-            asyncio.create_task(work)
-            for work in (self._supervisor.run(), self._link.run(), self._look())
-        ]
+        supervising = asyncio.create_task(self._supervisor.run())
+        telling = [asyncio.create_task(work) for work in (self._link.run(), self._look())]
         ending = asyncio.create_task(self._wait_for_end())
         try:
-            done, _ = await asyncio.wait([*tasks, ending], return_when=asyncio.FIRST_COMPLETED)
-            for task in done - {ending}:
-                # None of them returns: this raises what ended it.
+            done, _ = await asyncio.wait(
+                [supervising, *telling, ending], return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                # None but the last returns: this raises what ended the others.
                 task.result()
         finally:
-            await self._close([*tasks, ending])
+            await _cancel([supervising, ending])
+            await self._supervisor.end()
+            # Told with nothing left running, so that nobody waits for us in vain.
+            await self._link.flush(_FAREWELL_SECONDS)
+            await _cancel(telling)
+            await self._health.stop()
+            await self._server.stop()
         return self._leave_word()
-
-    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
-        await self._link.flush(_FAREWELL_SECONDS)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._supervisor.end()
-        await self._health.stop()
-        await self._server.stop()
 
     # --- what is told and asked ------------------------------------------------------------------
 
@@ -203,3 +200,9 @@ class Agent:
             return "saved"
         finished = self._supervisor.state.exit_code == 0 and self._ranks.all_done()
         return "finished" if finished else "stopped"
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

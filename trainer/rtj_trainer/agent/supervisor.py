@@ -121,7 +121,14 @@ class Supervisor:
 
         Comes back after _KILL_SECONDS at the latest.
         """
-        await processes.kill_all((), self.managed(), time.monotonic() + _KILL_SECONDS)
+        left = await processes.kill_all((), self.managed(), time.monotonic() + _KILL_SECONDS)
+        if left:
+            _log.error("still there %.0f s after SIGKILL: %s", _KILL_SECONDS, sorted(left))
+        if self._running is not None:
+            self._running = None
+            self._ranks.refresh()
+            self._ranks.close()
+            self._set(self._describe("killed", 0))
 
     # --- one pass ------------------------------------------------------------------------------
 

@@ -1,0 +1,83 @@
+"""The table of ranks: launcher's word, kernel's word and the ranks' own put together."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rtj_trainer.agent.ranks import RankTable
+from rtj_trainer.beats import BeatRecord, BeatWriter
+from rtj_trainer.nvrx.launcher_events import Started
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    yield child
+    child.kill()
+    child.wait()
+
+
+def _started(round_: int, pid: int) -> Started:
+    return Started(round=round_, group_rank=1, ranks={0: (2, pid)})
+
+
+async def test_death_is_told_at_once_and_last_words_are_kept(
+    tmp_path: Path, process: subprocess.Popen[bytes]
+):
+    changed = asyncio.Event()
+    table = RankTable(tmp_path, changed.set)
+    table.new_launch(run=5)
+    table.started(_started(3, process.pid))
+    writer = BeatWriter(tmp_path, BeatRecord(local_rank=0, rank=2, run=5, round=3))
+    writer.update(step=7, phase="save", saved=True)
+
+    process.kill()
+    async with asyncio.timeout(5):
+        await changed.wait()
+    (beat,) = table.beats()
+    assert (beat.alive, beat.rank, beat.step, beat.phase, beat.round) == (False, 2, 7, "save", 3)
+    assert table.all_saved()
+    table.close()
+    assert table.beats()[0].saved
+
+
+@pytest.mark.parametrize(("run", "round_"), [(4, 3), (5, 2)])
+async def test_records_of_other_runs_and_rounds_do_not_count(
+    tmp_path: Path, process: subprocess.Popen[bytes], run: int, round_: int
+):
+    table = RankTable(tmp_path, lambda: None)
+    table.new_launch(run=5)
+    BeatWriter(tmp_path, BeatRecord(local_rank=0, run=run, round=round_, step=99, done=True))
+    table.started(_started(3, process.pid))
+    table.refresh()
+    (beat,) = table.beats()
+    assert (beat.alive, beat.step, beat.done) == (True, -1, False)
+    table.close()
+
+
+async def test_resuming_is_not_a_step(tmp_path: Path, process: subprocess.Popen[bytes]):
+    table = RankTable(tmp_path, lambda: None)
+    table.new_launch(run=1)
+    assert not table.all_stepped()
+    table.started(_started(0, process.pid))
+    writer = BeatWriter(tmp_path, BeatRecord(local_rank=0, run=1, step=40))
+    table.refresh()
+    assert not table.all_stepped()
+    writer.update(step=41)
+    table.refresh()
+    assert table.all_stepped()
+    table.close()
+
+
+async def test_process_that_died_before_it_was_watched_is_dead(
+    tmp_path: Path, process: subprocess.Popen[bytes]
+):
+    process.kill()
+    process.wait()
+    table = RankTable(tmp_path, lambda: None)
+    table.started(_started(0, process.pid))
+    assert not table.beats()[0].alive

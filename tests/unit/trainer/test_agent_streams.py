@@ -1,0 +1,38 @@
+"""What ranks print goes on behind a prefix, and the last lines are remembered."""
+
+import asyncio
+import os
+import sys
+
+import pytest
+
+from rtj_trainer.agent.streams import TAIL_LINES, Stream
+
+
+@pytest.mark.parametrize("count", [1, 3 * TAIL_LINES])
+async def test_last_lines_are_whole_even_right_after_death(
+    count: int, capfd: pytest.CaptureFixture[str]
+):
+    stream = Stream("[local rank 0] ")
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        f"[print('line', n) for n in range({count})]",
+        stdout=stream.writer,
+    )
+    stream.close_writer()
+    await child.wait()
+    await stream.settle(5)
+    lines = stream.tail(10_000).splitlines()
+    assert lines == [f"line {n}" for n in range(count)][-TAIL_LINES:]
+    assert f"[local rank 0] line {count - 1}\n" in capfd.readouterr().out
+
+
+async def test_tail_keeps_the_end_and_forgets_on_demand():
+    stream = Stream("")
+    os.write(stream.writer, b"Traceback\nValueError: boom\n")
+    await stream.settle(5)
+    assert stream.tail(4) == "boom"
+    stream.forget()
+    assert stream.tail(100) == ""
+    stream.close_writer()
