@@ -1,0 +1,186 @@
+"""Saves beside the training, and takes up the newest complete checkpoint.
+
+A save copies the state to host memory, which blocks, and writes it from a thread while training
+goes on, with a process group of its own: collectives of two threads on one group would mix. The
+thread is a daemon, so that a save which hangs never keeps a rank from ending.
+"""
+
+import logging
+import secrets
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from rtj_trainer.checkpoint import folder
+from rtj_trainer.checkpoint.state import TrainingState
+
+log = logging.getLogger(__name__)
+
+# Ranks of a save wait for the slowest writer.
+_GROUP_TIMEOUT: Final = timedelta(minutes=30)
+NONE: Final = -1
+
+
+class Unreadable(Exception):
+    """There are complete checkpoints, but none fits this training or can be read."""
+
+
+class Checkpointer:
+    """Checkpoints of one training in one folder; all ranks call all methods in the same order.
+
+    To be made anew when training is entered again, because its process group is new then.
+    """
+
+    def __init__(self, root: Path, keep: int = 2) -> None:
+        self._root = root
+        self._keep = keep
+        self._rank = dist.get_rank()
+        self._group = _own_group()
+        self._stager = DefaultStager(
+            StagingOptions(
+                use_pinned_memory=False,
+                use_shared_memory=False,
+                use_async_staging=False,
+                use_non_blocking_copy=False,
+            )
+        )
+        self._flight: _Flight | None = None
+        self._newest = NONE
+        # Set by `load`: names this process group's attempts, never used again.
+        self._token = ""
+
+    def load(self, state: TrainingState) -> int:
+        """Take up the newest complete checkpoint that can be read; its step, or NONE.
+
+        Damaged ones are skipped with a warning; raises Unreadable when there are whole ones and
+        none can be loaded, as starting again from nothing would throw training away. Removes what
+        dead writers left behind. To be called once, before the first save.
+        """
+        self._token, candidates = self._agree()
+        for checkpoint in candidates:
+            try:
+                state.load(checkpoint, self._group)
+            except CheckpointException as error:
+                log.warning("checkpoint skipped: %s: %s", checkpoint.path, error)
+                continue
+            self._newest = checkpoint.step
+            return self._newest
+        if candidates:
+            raise Unreadable(
+                f"none of the {len(candidates)} complete checkpoints in {self._root} can be loaded "
+                "(see the warnings above): use another folder or the model they were made with"
+            )
+        return NONE
+
+    def save(self, state: TrainingState) -> None:
+        """Copy the state and write it in the background; waits for an earlier save to end."""
+        self.finish()
+        staged = self._stager.stage(state.state_dict())
+        attempt = _Attempt(self._root, state.step, self._token, self._keep)
+        self._flight = _Flight(attempt, self._group, staged)
+
+    def newest(self) -> int:
+        """Step of the newest checkpoint known to be complete, or NONE. Cheap; call it each step.
+
+        Logs the failure of a save once; the next save tries again.
+        """
+        flight = self._flight
+        if flight is None or flight.is_running():
+            return self._newest
+        if flight.error is not None:
+            log.error("checkpoint of step %d failed: %s", flight.attempt.step, flight.error)
+            self._flight = None
+        elif flight.attempt.is_committed():
+            self._newest = flight.attempt.step
+            self._flight = None
+        return self._newest
+
+    def finish(self) -> int:
+        """Wait for the save in flight; as `newest` otherwise."""
+        if self._flight is not None:
+            self._flight.join()
+        return self.newest()
+
+    def close(self) -> None:
+        """Wait for the save in flight and let all ranks see it committed."""
+        self.finish()
+        dist.barrier(self._group)
+        self.newest()
+        self._stager.close()
+
+    def _agree(self) -> tuple[str, tuple[folder.Checkpoint, ...]]:
+        """Rank 0 looks, all take its word: file systems may show other ranks something older."""
+        word: list[Any] = [None]
+        if self._rank == 0:
+            self._root.mkdir(parents=True, exist_ok=True)
+            for name in folder.remove_leftovers(self._root):
+                log.info("removed %s, left by a writer that died", name)
+            found = folder.scan(self._root)
+            for damage in found.damaged:
+                log.warning("checkpoint skipped: %s", damage)
+            word = [(secrets.token_hex(4), found.complete)]
+        dist.broadcast_object_list(word, src=0, group=self._group)
+        return word[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """Where a save goes, and how many complete checkpoints it leaves."""
+
+    root: Path
+    step: int
+    token: str
+    keep: int
+
+    def is_committed(self) -> bool:
+        return (folder.final_path(self.root, self.step) / folder.MARKER).exists()
+
+
+class _Flight:
+    """One save on its way to the disk, in a thread; rank 0 commits it."""
+
+    def __init__(self, attempt: _Attempt, group: dist.ProcessGroup, state: Any) -> None:
+        self.attempt = attempt
+        self.error: BaseException | None = None
+        self._group = group
+        self._thread = threading.Thread(
+            target=self._run, args=(state,), name=f"checkpoint-{attempt.step}", daemon=True
+        )
+        self._thread.start()
+
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self, state: Any) -> None:
+        attempt = self.attempt
+        path = folder.temporary_path(attempt.root, attempt.step, attempt.token)
+        try:
+            save(state, storage_writer=FileSystemWriter(path), process_group=self._group)
+            if dist.get_rank(self._group) == 0:
+                self._commit()
+        except (Exception, CheckpointException) as error:
+            self.error = error
+            folder.remove_attempt(attempt.root, attempt.step, attempt.token)
+
+    def _commit(self) -> None:
+        attempt, world_size = self.attempt, dist.get_world_size(self._group)
+        folder.commit(attempt.root, attempt.step, attempt.token, world_size)
+        folder.keep_newest(attempt.root, attempt.keep)
+        log.info("checkpoint of step %d is complete", attempt.step)
+
+
+def _own_group() -> dist.ProcessGroup:
+    group = dist.new_group(backend="gloo", timeout=_GROUP_TIMEOUT)
+    assert isinstance(group, dist.ProcessGroup)  # of all ranks, so this one is in it
+    return group

@@ -1,0 +1,177 @@
+"""NVRx's in-process restart around a training function, nested under ft_launcher.
+
+An exception in one rank restarts the training function in all ranks, and the processes live on.
+All else is ft_launcher's: as soon as a rank is missing the wrapper gives up, because with a rank
+less there is no training to restart (`min_world_size` is the whole world).
+
+Every rendezvous of a process, the wrapper's and each iteration's process group, uses the one
+store that rank 0 hosts on MASTER_PORT, told apart by prefix. No port is guessed, so jobs that
+share a host do not meet.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import torch
+import torch.distributed as dist
+from torch.distributed import (
+    HashStore,  # pyright: ignore[reportPrivateImportUsage]
+    PrefixStore,  # pyright: ignore[reportPrivateImportUsage]
+    TCPStore,  # pyright: ignore[reportPrivateImportUsage]
+)
+
+from rtj_api import names
+from rtj_trainer import rank
+
+if TYPE_CHECKING:
+    from nvidia_resiliency_ext.inprocess import Wrapper
+
+# A process that was restarted in itself this often gets replaced.
+_MAX_ITERATIONS: Final = 10
+_STORE_TIMEOUT: Final = timedelta(seconds=60)
+_TORCH_DISTRIBUTED: Final = Path(dist.__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long NVRx bears silence; its wrapper demands soft < hard < barrier."""
+
+    process_group: timedelta
+    soft: timedelta
+    hard: timedelta
+    heartbeat: timedelta
+    barrier: timedelta
+
+
+def _timeouts(
+    *, process_group: float, soft: float, hard: float, heartbeat: float, barrier: float
+) -> Timeouts:
+    seconds = (process_group, soft, hard, heartbeat, barrier)
+    return Timeouts(*(timedelta(seconds=value) for value in seconds))
+
+
+# gloo gives up a collective by itself, which must come before the wrapper's soft timeout. NCCL's
+# watchdog kills the process, so there it must come last (NVRx's guide to in-process restart).
+TIMEOUTS: Final = {
+    "cpu": _timeouts(process_group=10, soft=15, hard=25, heartbeat=20, barrier=40),
+    "cuda": _timeouts(process_group=600, soft=90, hard=180, heartbeat=60, barrier=300),
+}
+_BACKENDS: Final = {"cpu": "cpu:gloo", "cuda": "cpu:gloo,cuda:nccl"}
+
+
+def device_type() -> str:
+    """Either "cuda" or "cpu": what the job's environment says, else what is there."""
+    return os.environ.get(names.ENV_DEVICE) or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def run[Result](train: Callable[[], Result]) -> Result:
+    """Run `train` in all ranks with a process group, again and again until it returns in all.
+
+    `train` finds torch.distributed initialised, and has to take up from the newest checkpoint.
+    Raises what `train` raised when it is not to be tried again in this process.
+    """
+    if os.environ.get(names.ENV_IN_PROCESS, "1") == "0" or "RANK" not in os.environ:
+        return _run_once(train)
+
+    from nvidia_resiliency_ext.inprocess import CallWrapper
+
+    def entered(call: CallWrapper | None = None) -> Result:
+        assert call is not None  # filled in by the wrapper, which goes by the annotation
+        return _run_iteration(train, call.iteration)
+
+    return _wrapper(TIMEOUTS[device_type()])(entered)()
+
+
+def _run_once[Result](train: Callable[[], Result]) -> Result:
+    alone = "RANK" not in os.environ
+    dist.init_process_group(
+        _BACKENDS[device_type()],
+        timeout=TIMEOUTS[device_type()].process_group,
+        store=HashStore() if alone else None,
+        rank=0 if alone else -1,
+        world_size=1 if alone else -1,
+    )
+    return _run_entered(train, 0)
+
+
+def _run_iteration[Result](train: Callable[[], Result], iteration: int) -> Result:
+    store = TCPStore(
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        is_master=False,
+        wait_for_workers=False,
+        timeout=_STORE_TIMEOUT,
+    )
+    dist.init_process_group(
+        _BACKENDS[device_type()],
+        timeout=TIMEOUTS[device_type()].process_group,
+        store=PrefixStore(f"rtj-{iteration}", store),
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+    )
+    return _run_entered(train, iteration)
+
+
+def _run_entered[Result](train: Callable[[], Result], iteration: int) -> Result:
+    this = rank.current()
+    if this is not None:
+        this.entered(iteration)
+    try:
+        result = train()
+    except Exception as error:
+        if this is not None and not is_echo(error):
+            this.failed(error, iteration)
+        raise
+    dist.destroy_process_group()
+    return result
+
+
+def is_echo(error: Exception) -> bool:
+    """Whether a collective failed, which tells of another rank's fault and not of this one's."""
+    if isinstance(error, dist.DistError):
+        return True
+    trace = error.__traceback__
+    if not isinstance(error, RuntimeError) or trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return Path(trace.tb_frame.f_code.co_filename).is_relative_to(_TORCH_DISTRIBUTED)
+
+
+def _wrapper(timeouts: Timeouts) -> "Wrapper":
+    from nvidia_resiliency_ext import inprocess
+    from nvidia_resiliency_ext.inprocess import nested_restarter
+    from nvidia_resiliency_ext.inprocess.abort import AbortTorchDistributed
+
+    often = timedelta(seconds=0.25)
+    wrapper = inprocess.Wrapper(
+        initialize=inprocess.Compose(
+            inprocess.initialize.RetryController(
+                max_iterations=_MAX_ITERATIONS, min_world_size=int(os.environ["WORLD_SIZE"])
+            ),
+            nested_restarter.NestedRestarterHandlingCompleted(),
+        ),
+        abort=inprocess.Compose(
+            AbortTorchDistributed(),
+            nested_restarter.NestedRestarterHandlingStarting(),
+        ),
+        completion=nested_restarter.NestedRestarterFinalized(),
+        terminate=nested_restarter.NestedRestarterAborted(),
+        soft_timeout=timeouts.soft,
+        hard_timeout=timeouts.hard,
+        heartbeat_timeout=timeouts.heartbeat,
+        barrier_timeout=timeouts.barrier,
+        completion_timeout=timeouts.barrier,
+        monitor_thread_interval=often,
+        monitor_process_interval=often,
+        heartbeat_interval=2 * often,
+        progress_watchdog_interval=2 * often,
+        last_call_wait=2 * often,
+    )
+    if device_type() == "cpu":
+        wrapper.restart_health_check = None  # it asks for GPUs
+    return wrapper
