@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from localcluster import cgroups, cleanup, controlplane, dns, network, node, preflight, shell
@@ -130,17 +131,18 @@ class Cluster:
             if spec is None:
                 raise UnknownNode(name, self._node_names())
             cleanup.remove_node(self.layout, name)
+            began = datetime.now(UTC)
             node.start_runtime(self.layout, spec)
             for image in build.existing(record.images):
                 load.load(self.layout, name, image)
             programs = Programs({key: Path(path) for key, path in record.programs.items()})
             node.start_agents(self.layout, programs, self._authority, spec)
-            self._wait_ready([spec])
+            self._wait_ready([spec], since=began)
 
     def status(self) -> list[NodeStatus]:
         """State of each node; fails if the cluster is down."""
         record = self._record()
-        ready = self._ready_states()
+        ready = self._ready_conditions()
         return [
             NodeStatus(
                 name=spec.name,
@@ -148,7 +150,7 @@ class Cluster:
                 alive=self._node_alive(spec.name),
                 frozen=cgroups.frozen(self.layout.node_key(spec.name)),
                 linked=network.link_is_up(self.layout, spec.name),
-                ready=ready.get(spec.name, "missing"),
+                ready=ready[spec.name]["status"] if spec.name in ready else "missing",
             )
             for spec in record.nodes
         ]
@@ -199,11 +201,20 @@ class Cluster:
         with ThreadPoolExecutor(max_workers=2) as pool:
             list(pool.map(bring, specs))
 
-    def _wait_ready(self, specs: Sequence[NodeSpec]) -> None:
+    def _wait_ready(self, specs: Sequence[NodeSpec], since: datetime | None = None) -> None:
+        """Wait until kubelets say that they are ready; `since` discards what they said before."""
+        earliest = since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else ""
+
+        def ready(name: str) -> bool:
+            found = self._ready_conditions().get(name)
+            return bool(
+                found and found["status"] == "True" and found["lastHeartbeatTime"] >= earliest
+            )
+
         for spec in specs:
             shell.wait_until(
                 f"node {spec.name}",
-                lambda name=spec.name: self._ready_states().get(name) == "True",
+                lambda name=spec.name: ready(name),
                 seconds=node.READY_SECONDS,
                 log=node.log_of(self.layout, spec.name, "kubelet"),
             )
@@ -231,13 +242,13 @@ class Cluster:
         group = self.layout.node_key(name)
         return all(cgroups.pids(f"{group}/{program}") for program in NODE_PROGRAMS)
 
-    def _ready_states(self) -> dict[str, str]:
-        states: dict[str, str] = {}
-        for item in Api(self.layout).get("/api/v1/nodes")["items"]:
-            for condition in item["status"].get("conditions", []):
-                if condition["type"] == "Ready":
-                    states[item["metadata"]["name"]] = condition["status"]
-        return states
+    def _ready_conditions(self) -> dict[str, dict[str, str]]:
+        return {
+            item["metadata"]["name"]: condition
+            for item in Api(self.layout).get("/api/v1/nodes")["items"]
+            for condition in item["status"].get("conditions", [])
+            if condition["type"] == "Ready"
+        }
 
     # The record.
 

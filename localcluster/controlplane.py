@@ -33,7 +33,11 @@ def audit_policy() -> dict[str, object]:
     noise = [
         {"verbs": ["get", "list", "watch"]},
         {"resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
-        {"resources": [{"group": group, "resources": ["events"]} for group in ("", "events.k8s.io")]},
+        {
+            "resources": [
+                {"group": group, "resources": ["events"]} for group in ("", "events.k8s.io")
+            ]
+        },
     ]
     rules: list[dict[str, object]] = []
     for rule in noise:
@@ -112,7 +116,7 @@ def _start_etcd(layout: Layout, programs: Programs) -> None:
         [
             programs["etcd"],
             f"--data-dir={layout.control / 'etcd'}",
-            "--unsafe-no-fsync",  # the data dies with the cluster, so waiting for disks buys nothing
+            "--unsafe-no-fsync",  # the data dies with the cluster: waiting for disks buys nothing
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}",
@@ -175,6 +179,7 @@ def _start_controllers(layout: Layout, programs: Programs, authority: Authority)
             f"--cluster-signing-key-file={authority.pair.key}",
             "--use-service-account-credentials",
             "--leader-elect=false",
+            f"--flex-volume-plugin-dir={layout.control / 'volume-plugins'}",  # made if missing
             # A silent node is NotReady after 20 s, half of the default, so that tests are short.
             "--node-monitor-grace-period=20s",
             "--node-monitor-period=2s",

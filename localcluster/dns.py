@@ -104,8 +104,6 @@ def _allow(api: Api) -> None:
                 "kind": "ClusterRole",
                 "name": USER,
             },
-            "subjects": [
-                {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
-            ],
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
         },
     )

@@ -54,7 +54,7 @@ def create_node(layout: Layout, node: str, index: int) -> None:
     )
     # Pods send what goes to a ClusterIP through their node, which must forward it, and must not
     # advise them to go straight to an address that only exists in the node's rules.
-    script = "cd /proc/sys/net/ipv4 && echo 1 > ip_forward && for f in conf/*/send_redirects; do echo 0 > $f; done"
+    script = "cd /proc/sys/net/ipv4 && echo 1 > ip_forward && echo 0 | tee conf/*/send_redirects"
     shell.run(["nsenter", f"--net={namespace(layout, node)}", "sh", "-c", script])
 
 

@@ -32,7 +32,12 @@ MOUNTS = {
 }
 # containerd is the first process of a node. Its mount namespace is shared only within the node
 # (private first, then shared anew), so that kubelet's mounts reach containers and not the host.
-FIRST = 'echo $$ > "$1"; shift; while [ "$1" != -- ]; do mount --bind "$2" "$1" && shift 2 || exit 1; done; shift; mount --make-rshared / && exec "$@"'
+FIRST = """\
+echo $$ > "$1" && shift
+while [ "$1" != -- ]; do mount --bind "$2" "$1" && shift 2 || exit 1; done
+shift
+mount --make-rshared / && exec "$@"
+"""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,17 @@ def _build(names: list[str], folder: Path, report: Report) -> None:
         report(Step(TASK, line, compiled, total))
 
     shell.stream(
-        ["go", "build", "-v", "-trimpath", "-ldflags", _ldflags(), "-o", f"{temporary}/", *packages],
+        [
+            "go",
+            "build",
+            "-v",
+            "-trimpath",
+            "-ldflags",
+            _ldflags(),
+            "-o",
+            f"{temporary}/",
+            *packages,
+        ],
         count,
         cwd=TOOLS,
         env={**os.environ, "CGO_ENABLED": "0"},

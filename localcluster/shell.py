@@ -38,8 +38,11 @@ def stream(
     cwd: Path | None = None,
     log: Path | None = None,
 ) -> None:
-    """Run a long program and hand over each line of its output as it comes."""
-    argv = [str(part) for part in command]
+    """Run a long program and hand over each line of its output as it comes.
+
+    The program is told to end when we die, so that a killed build does not go on unseen.
+    """
+    argv = ["setpriv", "--pdeathsig", "TERM", *(str(part) for part in command)]
     lines: list[str] = []
     with subprocess.Popen(
         argv,

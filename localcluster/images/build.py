@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -24,8 +24,10 @@ PRODUCTS = {
     "localhost/rtj-trainer:dev": "Dockerfile.trainer",
 }
 UV_CACHE_IN_BUILD = "/var/cache/rtj-uv"
+COPY = re.compile(r"^COPY (?!--from)(.+) \S+$", re.MULTILINE)
 INSTRUCTION = re.compile(r"^[A-Z]+ ", re.MULTILINE)
-SOURCE_LABEL = "source"
+# Label of every image of ours: digest of what it was built from.
+SOURCE_LABEL = "rtj.localcluster.source"
 
 
 def products(report: Report = silent) -> list[Image]:
@@ -33,7 +35,9 @@ def products(report: Report = silent) -> list[Image]:
     with _alone():
         base.ensure(report)
         for name, dockerfile in PRODUCTS.items():
-            _build(name, dockerfile, report)
+            source = source_digest(CHECKOUT, dockerfile)
+            if store.label(name, SOURCE_LABEL) != source:
+                _build(name, dockerfile, source, report)
         return [store.image(name) for name in PRODUCTS]
 
 
@@ -46,6 +50,27 @@ def pause(programs: Programs) -> Image:
         return store.image(PAUSE)
 
 
+def source_digest(checkout: Path, dockerfile: str) -> str:
+    """Digest of a Dockerfile and of every file that its COPY lines take from the checkout.
+
+    Asking buildah whether a build would change anything takes four seconds, this a few
+    milliseconds.
+    """
+    text = (checkout / dockerfile).read_text()
+    digest = hashlib.sha256(text.encode())
+    for path in _copied_files(checkout, text):
+        digest.update(f"\n{path.relative_to(checkout)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _copied_files(checkout: Path, dockerfile: str) -> Iterator[Path]:
+    for sources in COPY.findall(dockerfile):
+        for source in sources.split():
+            top = checkout / source
+            found = sorted(top.rglob("*")) if top.is_dir() else [top]
+            yield from (p for p in found if p.is_file() and "__pycache__" not in p.parts)
+
+
 def existing(names: Iterable[str]) -> list[Image]:
     """Images as they were built last, for a node that comes back empty."""
     return [store.image(name) for name in names]
@@ -56,7 +81,7 @@ def _alone() -> AbstractContextManager[None]:
     return exclusive(cache_root() / "images.lock")
 
 
-def _build(name: str, dockerfile: str, report: Report) -> None:
+def _build(name: str, dockerfile: str, source: str, report: Report) -> None:
     task = f"image {name.split('/')[-1].split(':')[0]}"
     store.buildah("rm", "--all")  # containers of a build that was killed; nobody else builds here
     total = len(INSTRUCTION.findall((CHECKOUT / dockerfile).read_text()))
@@ -76,6 +101,7 @@ def _build(name: str, dockerfile: str, report: Report) -> None:
         "--pull-never",
         f"--build-arg=UV_CACHE_DIR={UV_CACHE_IN_BUILD}",
         f"--volume={uv_cache}:{UV_CACHE_IN_BUILD}",
+        f"--label={SOURCE_LABEL}={source}",
         f"--file={CHECKOUT / dockerfile}",
         f"--tag={name}",
         CHECKOUT,
