@@ -121,6 +121,7 @@ ENV_RUN_DIR: Final = "RTJ_RUN_DIR"
 ENV_TERMINATION_LOG: Final = "RTJ_TERMINATION_LOG"
 TERMINATION_LOG: Final = "/dev/termination-log"
 ENV_WORKER_PORT: Final = "RTJ_WORKER_PORT"
+ENV_VIEW_PORT: Final = "RTJ_VIEW_PORT"
 ENV_STORE_PORT: Final = "RTJ_STORE_PORT"
 ENV_METRICS_PORT: Final = "RTJ_METRICS_PORT"
 # Address on which /metrics and /healthz listen; empty or not set: all.
