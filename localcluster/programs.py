@@ -52,7 +52,7 @@ def ensure(report: Report = silent) -> Programs:
     """Return the programs; builds what is in neither KUBEBUILDER_ASSETS nor the cache."""
     paths = _from_assets()
     wanted = [name for name in PACKAGES if name not in paths]
-    folder = cache_root() / "tools" / _key(wanted)
+    folder = cache_root() / "tools" / cache_key(wanted)
     if not folder.exists():
         with exclusive(cache_root() / "tools.lock"):
             if not folder.exists():
@@ -75,7 +75,7 @@ def _from_assets() -> dict[str, Path]:
     return found
 
 
-def _key(names: Iterable[str]) -> str:
+def cache_key(names: Iterable[str]) -> str:
     """Changes when a pin, one of our own sources or the set of programs changes."""
     digest = hashlib.sha256("\n".join(sorted(names)).encode())
     for path in sorted([TOOLS / "go.mod", TOOLS / "go.sum", *TOOLS.glob("*/*.go")]):
