@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -51,6 +51,21 @@ def _last_words(environment: dict[str, str]) -> TerminationMessage:
     return msgspec.json.decode(data, type=TerminationMessage)
 
 
+def _lives(process: psutil.Process) -> bool:
+    # Without an init process nobody buries orphans.
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 # Before the handler's imports, in the midst of them, and with the launcher importing torch.
 @pytest.mark.parametrize("after_seconds", [0.15, 0.4, 0.7, 1.0, 1.6, 3.0])
 def test_sigterm_ends_it_at_any_moment_with_all_it_started(
@@ -63,8 +78,7 @@ def test_sigterm_ends_it_at_any_moment_with_all_it_started(
         agent.send_signal(signal.SIGTERM)
         # Before the very first instructions the default action ends it; as PID 1 those are ignored.
         assert agent.wait(timeout=3) in (0, -signal.SIGTERM)
-        gone, alive = psutil.wait_procs(below, timeout=1)
-        assert not alive, gone
+        _wait_until(lambda: not any(map(_lives, below)))
     finally:
         agent.kill()
         agent.wait()
@@ -73,9 +87,7 @@ def test_sigterm_ends_it_at_any_moment_with_all_it_started(
 def test_parked_agent_leaves_its_word(environment: dict[str, str]):
     agent = subprocess.Popen(_COMMAND, env=environment)
     try:
-        deadline = time.monotonic() + 10
-        while not psutil.Process(agent.pid).children() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        _wait_until(Path(environment[names.ENV_RUN_DIR], "health.sock").exists)
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(timeout=3) == 0
         assert _last_words(environment).outcome == "stopped"

@@ -14,6 +14,7 @@ from rtj_api.messages import MAX_TEXT, Beat, TerminationMessage, WorkerDirective
 from rtj_trainer.agent import processes
 from rtj_trainer.agent.config import AgentConfig
 from rtj_trainer.agent.exits import ExitLog
+from rtj_trainer.agent.launcher_process import LauncherProcess
 from rtj_trainer.agent.link import Link
 from rtj_trainer.agent.memory import OomWatch
 from rtj_trainer.agent.metrics import AgentMetrics, MetricsServer
@@ -34,7 +35,7 @@ _log = logging.getLogger(__name__)
 class Agent:
     """Made in a running event loop; `run` returns the exit code."""
 
-    def __init__(self, config: AgentConfig) -> None:
+    def __init__(self, config: AgentConfig, launcher: LauncherProcess) -> None:
         self._config = config
         self._metrics = AgentMetrics()
         self._ranks = RankTable(config.shm_dir, self._on_change)
@@ -42,6 +43,7 @@ class Agent:
         self._supervisor = Supervisor(
             config, self._ranks, self._exits, self._metrics, self._on_change
         )
+        self._supervisor.adopt(launcher)
         self._link = Link(config, self._metrics, self._beat, self._on_directive)
         self._health = HealthService(config.health_socket, self._refusal)
         self._server = MetricsServer(self._metrics)

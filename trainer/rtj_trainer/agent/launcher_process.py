@@ -14,6 +14,7 @@ import msgspec
 
 from rtj_trainer.agent.streams import Stream
 from rtj_trainer.nvrx.launcher_events import (
+    ENV_AGENT_PID,
     ENV_EVENTS_FD,
     ENV_RANK_STDIO,
     MAX_EVENT_BYTES,
@@ -111,6 +112,7 @@ class LauncherProcess:
                 # What ranks print shows at once, and before their last words.
                 "PYTHONUNBUFFERED": "1",
                 **os.environ,
+                ENV_AGENT_PID: str(os.getpid()),
                 ENV_EVENTS_FD: str(writer),
                 ENV_RANK_STDIO: streams.variable(),
             },
@@ -118,11 +120,6 @@ class LauncherProcess:
         os.close(writer)
         streams.close_writers()
         return cls(process, await _Events.open(reader), streams)
-
-    @property
-    def processes(self) -> int:
-        """Local ranks that it can start."""
-        return len(self._streams.errors)
 
     @property
     def pid(self) -> int:

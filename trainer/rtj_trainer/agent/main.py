@@ -7,7 +7,10 @@ imported; from then on the pod can be stopped at any moment.
 import os
 import signal
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from rtj_trainer.agent.config import AgentConfig
 
 _EXIT_FAILED = 1
 
@@ -28,40 +31,42 @@ def _run(arguments: list[str]) -> int:
     import asyncio
     import logging
 
-    from rtj_api.messages import TerminationMessage
-    from rtj_trainer.agent import config, processes, termination
-    from rtj_trainer.agent.agent import Agent
+    from rtj_trainer.agent import config, processes
 
     logging.basicConfig(
         level=os.environ.get("RTJ_LOG_LEVEL", "INFO").upper(),
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    log = logging.getLogger(__name__)
     processes.adopt_orphans()
     try:
         settings = config.from_process(arguments)
+        return asyncio.run(_work(settings))
     except config.ConfigError as error:
-        log.error("%s", error)
-        termination.leave_word(
-            config.termination_log(os.environ),
-            TerminationMessage(outcome="failed", exit_code=_EXIT_FAILED, message=str(error)[:1024]),
-        )
-        return _EXIT_FAILED
-
-    async def work() -> int:
-        return await Agent(settings).run()
-
-    try:
-        return asyncio.run(work())
+        logging.getLogger(__name__).error("%s", error)
+        return _fail(str(error))
     except Exception as error:
-        log.exception("the agent cannot go on")
-        termination.leave_word(
-            settings.termination_log,
-            TerminationMessage(
-                outcome="failed", exit_code=_EXIT_FAILED, message=repr(error)[:1024]
-            ),
-        )
-        return _EXIT_FAILED
+        logging.getLogger(__name__).exception("the agent cannot go on")
+        return _fail(repr(error))
+
+
+async def _work(settings: "AgentConfig") -> int:
+    from rtj_trainer.agent.launcher_process import LauncherProcess
+
+    # Its imports take longest by far: they run while we do ours.
+    launcher = await LauncherProcess.start(settings.processes_per_node)
+
+    from rtj_trainer.agent.agent import Agent
+
+    return await Agent(settings, launcher).run()
+
+
+def _fail(reason: str) -> int:
+    from rtj_api.messages import MAX_TEXT, TerminationMessage
+    from rtj_trainer.agent import config, termination
+
+    words = TerminationMessage(outcome="failed", exit_code=_EXIT_FAILED, message=reason[:MAX_TEXT])
+    termination.leave_word(config.termination_log(os.environ), words)
+    return _EXIT_FAILED
 
 
 if __name__ == "__main__":

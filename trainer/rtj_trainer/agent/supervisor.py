@@ -97,6 +97,12 @@ class Supervisor:
         """Children whose exit status the event loop collects."""
         return {launcher.pid for launcher in self._launchers}
 
+    def adopt(self, launcher: LauncherProcess) -> None:
+        """Take over a launcher that was started before; it is the prepared one."""
+        self._prepared = launcher
+        self._launchers.add(launcher)
+        self._spawn(self._follow(launcher))
+
     def want(self, directive: WorkerDirective) -> None:
         """Take the newest directive."""
         self._wanted = directive
@@ -187,18 +193,14 @@ class Supervisor:
             return
         if self._running is not None and not self._ranks.all_stepped():
             return
-        self._prepared = await self._new_launcher(self._config.processes_per_node)
-
-    async def _new_launcher(self, processes_per_node: int) -> LauncherProcess:
-        launcher = await LauncherProcess.start(processes_per_node)
-        self._launchers.add(launcher)
-        self._spawn(self._follow(launcher))
-        return launcher
+        self.adopt(await LauncherProcess.start(self._config.processes_per_node))
 
     async def _start(self, directive: WorkerDirective) -> None:
-        launcher, self._prepared = self._prepared, None
+        launcher = self._prepared
         if launcher is None or launcher.ended is not None:
-            launcher = await self._new_launcher(directive.processes_per_node)
+            launcher = await LauncherProcess.start(directive.processes_per_node)
+            self.adopt(launcher)
+        self._prepared = None
         self._launch = Launch.of(directive)
         self._running = launcher
         self._saved = False

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from rtj_api import names
 from rtj_trainer.nvrx import patches
 from rtj_trainer.nvrx.launcher_events import (
+    ENV_AGENT_PID,
     ENV_EVENTS_FD,
     ENV_RANK_STDIO,
     EventPipe,
@@ -33,13 +34,12 @@ from rtj_trainer.nvrx.launcher_events import (
 
 def main() -> None:
     """Import, report ready, wait for the order, launch. Ends with ft_launcher's exit code."""
-    parent = os.getppid()
     patches.die_with_parent()
-    if os.getppid() != parent:
-        sys.exit(1)
+    if os.getppid() != int(os.environ[ENV_AGENT_PID]):
+        sys.exit("the agent that started this launcher is gone")
     events = EventPipe.from_env()
     stdio = _rank_stdio(os.environ[ENV_RANK_STDIO])
-    for variable in (ENV_EVENTS_FD, ENV_RANK_STDIO):
+    for variable in (ENV_AGENT_PID, ENV_EVENTS_FD, ENV_RANK_STDIO):
         del os.environ[variable]
 
     from nvidia_resiliency_ext.fault_tolerance import launcher

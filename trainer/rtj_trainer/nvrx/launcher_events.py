@@ -10,6 +10,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+# Process id of the agent; a launcher whose parent is another ends.
+ENV_AGENT_PID: Final = "RTJ_LAUNCHER_AGENT_PID"
 # Descriptor of the pipe for events, inherited by the launcher and its rank monitors.
 ENV_EVENTS_FD: Final = "RTJ_LAUNCHER_EVENTS_FD"
 # "LOCAL_RANK:OUT:ERR,..." descriptors that become the standard output and error of the ranks.
