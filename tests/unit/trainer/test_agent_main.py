@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from rtj_api import names
 from rtj_api.messages import TerminationMessage
 
+_ADDRESS = "127.0.0.81"
 _COMMAND = [sys.executable, "-m", "rtj_trainer.agent.main", "--", "train.py"]
 
 
@@ -33,7 +35,7 @@ def environment() -> Iterator[dict[str, str]]:
             names.ENV_INCARNATION: "0",
             names.ENV_POD_NAME: "llama-worker-0-0",
             names.ENV_POD_UID: "pod",
-            names.ENV_POD_IP: "127.0.0.81",
+            names.ENV_POD_IP: _ADDRESS,
             # Nobody listens there.
             names.ENV_COORDINATOR_HOST: "127.0.0.82",
             names.ENV_PROCESSES_PER_NODE: "1",
@@ -42,7 +44,7 @@ def environment() -> Iterator[dict[str, str]]:
             names.ENV_RUN_DIR: name,
             names.ENV_SHM_DIR: str(folder / "shm"),
             names.ENV_TERMINATION_LOG: str(folder / "last-words"),
-            names.ENV_METRICS_HOST: "127.0.0.81",
+            names.ENV_METRICS_HOST: _ADDRESS,
         }
 
 
@@ -66,6 +68,19 @@ def _wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def _get(path: str) -> str:
+    url = f"http://{_ADDRESS}:{names.PORT_METRICS}/{path}"
+    with urllib.request.urlopen(url, timeout=5) as response:
+        return response.read().decode()
+
+
+def _answers(path: str) -> bool:
+    try:
+        return bool(_get(path))
+    except OSError:
+        return False
+
+
 # Before the handler's imports, in the midst of them, and with the launcher importing torch.
 @pytest.mark.parametrize("after_seconds", [0.15, 0.4, 0.7, 1.0, 1.6, 3.0])
 def test_sigterm_ends_it_at_any_moment_with_all_it_started(
@@ -84,10 +99,11 @@ def test_sigterm_ends_it_at_any_moment_with_all_it_started(
         agent.wait()
 
 
-def test_parked_agent_leaves_its_word(environment: dict[str, str]):
+def test_parked_agent_serves_metrics_and_leaves_its_word(environment: dict[str, str]):
     agent = subprocess.Popen(_COMMAND, env=environment)
     try:
-        _wait_until(Path(environment[names.ENV_RUN_DIR], "health.sock").exists)
+        _wait_until(lambda: _answers("healthz"))
+        assert "rtj_agent_launches_total 0.0" in _get("metrics")
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(timeout=3) == 0
         assert _last_words(environment).outcome == "stopped"

@@ -64,12 +64,11 @@ async def test_resuming_is_not_a_step(tmp_path: Path, process: subprocess.Popen[
     table.new_launch(run=1)
     assert not table.all_stepped()
     table.started(_started(0, process.pid))
-    writer = BeatWriter(tmp_path, BeatRecord(local_rank=0, run=1, step=40))
-    table.refresh()
-    assert not table.all_stepped()
-    writer.update(step=41)
-    table.refresh()
-    assert table.all_stepped()
+    writer = BeatWriter(tmp_path, BeatRecord(local_rank=0, run=1))
+    for step, stepped in ((-1, False), (40, False), (41, True)):
+        writer.update(step=step)
+        table.refresh()
+        assert table.all_stepped() is stepped
     table.close()
 
 

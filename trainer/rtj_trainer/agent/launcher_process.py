@@ -135,6 +135,10 @@ class LauncherProcess:
         except (BrokenPipeError, ConnectionResetError):
             return
 
+    def kill(self) -> None:
+        """SIGKILL this process alone."""
+        self._process.kill()
+
     async def follow(self, handle: Callable[[LauncherEvent], None]) -> None:
         """Pass on events until the process has ended; `ended` then has its exit code."""
         reading = asyncio.create_task(self._read(handle))

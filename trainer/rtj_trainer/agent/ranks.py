@@ -29,7 +29,7 @@ class _Rank:
     alive: bool = True
     record: BeatRecord | None = None
     pidfd: int = -1
-    # Step of the first record seen of this process: where it resumed.
+    # First step seen of this process, once it says one: where it resumed.
     resumed_step: int | None = None
 
 
@@ -75,7 +75,7 @@ class RankTable:
             rank = self._ranks.get(record.local_rank)
             if rank and record.run == self._run and record.round == self._round:
                 rank.record = record
-                if rank.resumed_step is None:
+                if rank.resumed_step is None and record.step >= 0:
                     rank.resumed_step = record.step
 
     def beats(self) -> tuple[RankBeat, ...]:

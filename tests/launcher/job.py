@@ -1,0 +1,265 @@
+"""A whole job on loopback addresses: control, coordinator and agents as in their pods.
+
+Every process is the real one; only Kubernetes is missing. What a pod's death takes with it is
+played by killing the agent and everything below it.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import psutil
+from msgspec.structs import replace
+
+from rtj_api import names
+from rtj_api.messages import JobDirective, JobView
+from rtj_trainer.beats import BeatReader
+from tests.launcher.operator_end import OperatorEnd, view_url
+
+COORDINATOR_HOST = "127.0.0.10"
+_POLL_SECONDS = 0.01
+
+
+def free_port() -> int:
+    """A port that nobody holds now."""
+    with socket.socket() as probe:
+        probe.bind((COORDINATOR_HOST, 0))
+        return probe.getsockname()[1]
+
+
+@dataclass
+class Worker:
+    """One worker pod's agent."""
+
+    slot: int
+    incarnation: int
+    uid: str
+    shm: Path
+    process: subprocess.Popen[bytes]
+    termination_log: Path
+
+    def below(self) -> list[psutil.Process]:
+        """Everything that dies with the pod, the agent included."""
+        agent = psutil.Process(self.process.pid)
+        return [agent, *agent.children(recursive=True)]
+
+    def kill(self) -> None:
+        """What a node's death does to the pod."""
+        for process in self.below():
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self.process.wait()
+
+    def rank_processes(self) -> dict[int, int]:
+        """local rank -> process id, as the ranks' records say."""
+        return {record.local_rank: record.pid for record in BeatReader(self.shm).read()}
+
+    def launchers(self) -> list[int]:
+        """Process ids of the agent's launchers, oldest first."""
+        children = psutil.Process(self.process.pid).children()
+        ours = (c for c in children if "rtj_trainer.nvrx.launcher" in " ".join(c.cmdline()))
+        return [child.pid for child in sorted(ours, key=psutil.Process.create_time)]
+
+
+@dataclass
+class Job:
+    """Start it with `running_job`."""
+
+    folder: Path
+    command: tuple[str, ...]
+    nodes: int
+    processes_per_node: int
+    environment: dict[str, str]
+    operator: OperatorEnd
+    directive: JobDirective
+    workers: dict[int, Worker] = field(default_factory=dict)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @classmethod
+    def prepare(
+        cls, folder: Path, command: tuple[str, ...], nodes: int, processes_per_node: int
+    ) -> Self:
+        """Environment, key and the first directive; nothing runs yet."""
+        uid, key = f"uid-{secrets.token_hex(4)}", secrets.token_bytes(32)
+        (folder / "key").write_text(key.hex())
+        view_port = free_port()
+        environment = {
+            names.ENV_JOB_NAME: "job",
+            names.ENV_JOB_UID: uid,
+            names.ENV_NODES: str(nodes),
+            names.ENV_PROCESSES_PER_NODE: str(processes_per_node),
+            names.ENV_DEVICE: "cpu",
+            names.ENV_GRACE_SECONDS: "30",
+            names.ENV_COORDINATOR_HOST: COORDINATOR_HOST,
+            names.ENV_CHECKPOINT_DIR: str(folder / "checkpoints"),
+            names.ENV_KEY_FILE: str(folder / "key"),
+            names.ENV_STORE_PORT: str(free_port()),
+            names.ENV_WORKER_PORT: str(free_port()),
+            names.ENV_VIEW_PORT: str(view_port),
+            "OMP_NUM_THREADS": "1",
+        }
+        operator = OperatorEnd(view_url(COORDINATOR_HOST, view_port), uid, key)
+        directive = JobDirective(
+            epoch=1,
+            number=1,
+            run=1,
+            nodes=nodes,
+            processes_per_node=processes_per_node,
+            beat_interval_seconds=0.5,
+            beat_timeout_seconds=3,
+            rank_timeout_seconds=30,
+            initial_rank_timeout_seconds=120,
+        )
+        return cls(folder, command, nodes, processes_per_node, environment, operator, directive)
+
+    # --- processes -------------------------------------------------------------------------------
+
+    def start_control(self) -> None:
+        """The coordinator pod's container `control`."""
+        self._start("control", "rtj_trainer.coordinator.control")
+
+    def start_coordinator(self) -> None:
+        """The coordinator pod's container `coordinator`."""
+        self._start("coordinator", "rtj_trainer.coordinator.main")
+
+    def start_worker(self, slot: int, incarnation: int = 0) -> Worker:
+        """A worker pod that holds the slot; the operator does not list it yet."""
+        address = f"127.0.0.{20 + 10 * incarnation + slot}"
+        name = f"worker-{slot}-{incarnation}"
+        run_dir = self.folder / name
+        run_dir.mkdir()
+        environment = {
+            names.ENV_SLOT: str(slot),
+            names.ENV_INCARNATION: str(incarnation),
+            names.ENV_POD_NAME: names.worker_pod("job", slot, incarnation),
+            names.ENV_POD_UID: f"pod-{slot}-{incarnation}",
+            names.ENV_POD_IP: address,
+            names.ENV_METRICS_HOST: address,
+            names.ENV_RUN_DIR: str(run_dir),
+            names.ENV_SHM_DIR: str(run_dir / "shm"),
+            names.ENV_TERMINATION_LOG: str(run_dir / "termination"),
+        }
+        arguments = ("rtj_trainer.agent.main", "--", *self.command)
+        process = self._start(name, *arguments, environment=environment)
+        worker = Worker(
+            slot,
+            incarnation,
+            environment[names.ENV_POD_UID],
+            run_dir / "shm",
+            process,
+            run_dir / "termination",
+        )
+        self.workers[slot] = worker
+        return worker
+
+    def log(self, name: str) -> str:
+        """What a process has printed."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def _start(
+        self, name: str, module: str, *arguments: str, environment: dict[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        coordinator = {
+            names.ENV_INCARNATION: "0",
+            names.ENV_RUN_DIR: str(self.folder),
+            names.ENV_METRICS_HOST: COORDINATOR_HOST,
+        }
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdout=log,
+                stderr=log,
+                env=os.environ | self.environment | (environment or coordinator),
+                start_new_session=True,
+            )
+        self.processes[name] = process
+        return process
+
+    def stop(self) -> None:
+        """End everything at once."""
+        for process in self.processes.values():
+            _kill_tree(process)
+
+    # --- the operator's part ---------------------------------------------------------------------
+
+    async def direct(self, **changes: object) -> None:
+        """Say something new; by default that the workers started last may take part."""
+        pods = {worker.uid: worker.slot for worker in self.workers.values()}
+        self.directive = replace(
+            self.directive, **{"number": self.directive.number + 1, "pods": pods, **changes}
+        )
+        await self.operator.direct(self.directive)
+
+    async def until_step_beyond(self, step: int, seconds: float) -> JobView:
+        """Until training has gone beyond a step."""
+        return await self.operator.until(lambda view: view.step > step, seconds)
+
+    @property
+    def view(self) -> JobView:
+        """The newest view."""
+        assert self.operator.view is not None
+        return self.operator.view
+
+
+def _kill_tree(process: subprocess.Popen[bytes]) -> None:
+    try:
+        tree = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+    except psutil.NoSuchProcess:
+        tree = []
+    for one in tree:
+        try:
+            one.kill()
+        except psutil.NoSuchProcess:
+            continue
+    process.wait()
+
+
+@asynccontextmanager
+async def running_job(
+    command: tuple[str, ...], nodes: int, processes_per_node: int, spares: int = 0
+) -> AsyncIterator[Job]:
+    """A job whose control, coordinator and workers are started and wanted by the operator."""
+    # Short, for the paths of Unix sockets.
+    with tempfile.TemporaryDirectory(prefix="rtj") as name:
+        job = Job.prepare(Path(name), command, nodes, processes_per_node)
+        running = asyncio.create_task(job.operator.run())
+        try:
+            job.start_control()
+            job.start_coordinator()
+            for slot in range(nodes + spares):
+                job.start_worker(slot)
+            await job.direct()
+            yield job
+        except BaseException:
+            for log in sorted(job.folder.glob("*.log")):
+                print(f"===== {log.name}\n{log.read_text(errors='replace')[-6000:]}")
+            raise
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            job.stop()
+
+
+async def poll_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait for something that nobody announces."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def ranks_by_position(view: JobView) -> dict[int, str]:
+    """position -> pod UID."""
+    return {worker.position: worker.pod_uid for worker in view.workers if worker.position >= 0}

@@ -1,0 +1,60 @@
+"""Reports of failed training processes: cause told apart, numbers that never repeat."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rtj_trainer.agent.exits import ExitLog
+from rtj_trainer.agent.launcher_process import LauncherProcess
+from rtj_trainer.agent.memory import OomWatch
+from rtj_trainer.nvrx.launcher_events import RankFailed
+
+
+@pytest.fixture
+async def launcher() -> AsyncIterator[LauncherProcess]:
+    process = await LauncherProcess.start(1)
+    following = asyncio.create_task(process.follow(lambda event: None))
+    yield process
+    process.kill()
+    await following
+    assert process.ended == -9
+
+
+def _failed(pid: int, exit_code: int, message: str = "") -> RankFailed:
+    return RankFailed(round=2, local_rank=0, rank=4, pid=pid, exit_code=exit_code, message=message)
+
+
+async def test_hang_oom_and_exception_are_told_apart(tmp_path: Path, launcher: LauncherProcess):
+    counter = tmp_path / "memory.events"
+    counter.write_text("oom_kill 1\n")
+    told: list[int] = []
+    log = ExitLog(OomWatch((counter,)), lambda: told.append(1))
+    log.hung(11)
+    await log.failed(_failed(11, -9), 3, launcher)
+    await log.failed(_failed(12, -9), 3, launcher)
+    counter.write_text("oom_kill 2\n")
+    await log.failed(_failed(13, -9), 3, launcher)
+    await log.failed(_failed(14, 1, "Traceback ...\nValueError: boom"), 3, launcher)
+
+    reports = log.reports
+    assert [(r.number, r.hang, r.out_of_memory) for r in reports] == [
+        (1, True, False),
+        (2, False, False),
+        (3, False, True),
+        (4, False, False),
+    ]
+    assert {(r.run, r.round, r.local_rank, r.rank) for r in reports} == {(3, 2, 0, 4)}
+    assert reports[3].tail.endswith("ValueError: boom")
+    assert len(told) == 4
+
+
+async def test_hang_of_an_earlier_round_blames_no_new_process(
+    tmp_path: Path, launcher: LauncherProcess
+):
+    log = ExitLog(OomWatch((tmp_path / "none",)), lambda: None)
+    log.hung(11)
+    log.new_round()
+    await log.failed(_failed(11, -9), 3, launcher)
+    assert not log.reports[0].hang
