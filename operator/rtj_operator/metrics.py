@@ -3,9 +3,17 @@
 Labels are bounded: verbs, kinds, rungs, classes; per-job series end with their job.
 """
 
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rtj_operator.kube.objects import Job
+from rtj_operator.policy.decision import Decision
+from rtj_operator.policy.observation import JobObservation
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
@@ -24,13 +32,6 @@ RECOVERY: Final = Histogram(
     ["rung"],
     buckets=_SECONDS,
 )
-JOB_STEP: Final = Gauge("rtj_job_step", "Highest training step", ["namespace", "job"])
-JOB_GOODPUT: Final = Gauge(
-    "rtj_job_goodput_ratio",
-    "Share of the time since the first step in which new steps were made",
-    ["namespace", "job"],
-)
-JOBS: Final = Gauge("rtj_jobs", "Jobs by phase", ["phase"])
 RECONCILE: Final = Histogram(
     "rtj_reconcile_seconds",
     "One pass over one job",
@@ -56,3 +57,46 @@ LOOP_LAG: Final = Gauge("rtj_loop_lag_seconds", "Worst delay of the event loop i
 def count_request(verb: str, resource: str, code: int) -> None:
     """Count one request; `code` 0 when no answer came."""
     REQUESTS.labels(verb, resource, str(code)).inc()
+
+
+def count_decision(job: JobObservation, decision: Decision) -> None:
+    """Count what a decision began and ended; call it once its status is written."""
+    for rung, fault_class in decision.counted:
+        RECOVERIES.labels(rung, fault_class).inc()
+    last = max((entry.number for entry in job.status.history), default=0)
+    for entry in decision.status.history:
+        if entry.number <= last:
+            continue
+        if entry.detected_seconds is not None:
+            DETECTION.labels(entry.fault_class).observe(entry.detected_seconds)
+        if entry.recovered_seconds is not None:
+            RECOVERY.labels(entry.rung).observe(entry.recovered_seconds)
+
+
+class JobCollector(Collector):
+    """Figures of the jobs as they are when Prometheus asks, so that none outlives its job."""
+
+    def __init__(self, jobs: Callable[[], Iterable[Job]]) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterable[Metric]:
+        """Phases, steps, goodput."""
+        labels = ["namespace", "job"]
+        phases: Counts[str] = Counts()
+        step = GaugeMetricFamily("rtj_job_step", "Highest training step", labels=labels)
+        goodput = GaugeMetricFamily(
+            "rtj_job_goodput_ratio",
+            "Share of the time since the first step in which new steps were made",
+            labels=labels,
+        )
+        for job in self._jobs():
+            where, status = [job.metadata.namespace, job.metadata.name], job.status
+            phases[str(status.get("phase", "Pending"))] += 1
+            step.add_metric(where, float(status.get("progress", {}).get("highestStep", -1)))
+            seconds = status.get("goodput", {})
+            if elapsed := float(seconds.get("elapsedSeconds", 0)):
+                goodput.add_metric(where, float(seconds.get("productiveSeconds", 0)) / elapsed)
+        phase = GaugeMetricFamily("rtj_jobs", "Jobs by phase", labels=["phase"])
+        for name, count in phases.items():
+            phase.add_metric([name], count)
+        return phase, step, goodput

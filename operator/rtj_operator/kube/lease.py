@@ -55,10 +55,16 @@ class Leadership:
         """Seconds for which the lease may still be relied on; 0 or less: not leading."""
         return self._valid_until - boot_clock()
 
-    async def wait(self, leading: bool) -> None:
-        """Wait until this process leads, or no longer does."""
+    async def begun(self) -> int:
+        """Wait until this process leads; returns the term's epoch."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._was_leading is leading)
+            await self._changed.wait_for(lambda: self._was_leading)
+        return self.epoch
+
+    async def over(self, epoch: int) -> None:
+        """Wait until that term is over."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._was_leading or self.epoch != epoch)
 
     async def run(self, client: KubeClient) -> None:
         """Contend for the lease, renew it while it is ours; never ends by itself."""

@@ -278,6 +278,7 @@ class Topology(View, frozen=True, kw_only=True):
 class StorageClass(Object, frozen=True, kw_only=True):
     """storage.k8s.io/v1 StorageClass."""
 
+    volume_binding_mode: str = "Immediate"
     allowed_topologies: tuple[Topology, ...] = ()
 
 

@@ -1,0 +1,74 @@
+"""Our NoSchedule taint: the one thing the operator does to a node in this version.
+
+Taints are one atomic list of many writers, so an apply would erase other owners' (tested). A JSON
+patch tests the node's UID and the very list that was read; a failed test reads again.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rtj_api import names
+from rtj_operator.kube.client import KubeClient, PatchOperation
+from rtj_operator.kube.errors import Conflict, Invalid, KubeError, NotFound
+from rtj_operator.kube.objects import NODES, Node, Taint
+
+ATTEMPTS: Final = 5
+
+
+def jobs_tainting(node: Node) -> tuple[str, ...]:
+    """UIDs of the jobs whose taint is on the node."""
+    return tuple(t.value for t in node.spec.taints if t.key == names.TAINT_FAULTY)
+
+
+async def taint(client: KubeClient, name: str, uid: str, job_uid: str) -> Node | None:
+    """Put the job's taint on that very node. None: the node is gone or another one.
+
+    One taint a node: a second job that finds it there leaves it. Raises KubeError.
+    """
+    ours = Taint(key=names.TAINT_FAULTY, value=job_uid, effect="NoSchedule")
+    return await _edit(client, name, uid, lambda seen: seen if _faulty(seen) else (*seen, ours))
+
+
+async def release(client: KubeClient, name: str, uid: str, job_uid: str) -> Node | None:
+    """Take the job's taint off that very node, and no other. None: the node is gone."""
+
+    def without(seen: tuple[Taint, ...]) -> tuple[Taint, ...]:
+        return tuple(t for t in seen if (t.key, t.value) != (names.TAINT_FAULTY, job_uid))
+
+    return await _edit(client, name, uid, without)
+
+
+def _faulty(taints: Sequence[Taint]) -> bool:
+    return any(t.key == names.TAINT_FAULTY for t in taints)
+
+
+async def _edit(client: KubeClient, name: str, uid: str, change: "Change") -> Node | None:
+    for _ in range(ATTEMPTS):
+        try:
+            node = await client.get(NODES, "", name)
+            if node.metadata.uid != uid:
+                return None
+            wanted = change(node.spec.taints)
+            if wanted == node.spec.taints:
+                return node
+            return await client.json_patch(NODES, "", name, _patch(node, wanted))
+        except NotFound:
+            return None
+        except (Conflict, Invalid):
+            continue
+    raise KubeError(f"taints of node {name} changed {ATTEMPTS} times while they were edited")
+
+
+type Change = Callable[[tuple[Taint, ...]], tuple[Taint, ...]]
+
+
+def _patch(node: Node, wanted: tuple[Taint, ...]) -> tuple[PatchOperation, ...]:
+    same_node = PatchOperation(op="test", path="/metadata/uid", value=node.metadata.uid)
+    write = PatchOperation(op="add", path="/spec/taints", value=wanted)
+    if node.spec.taints:
+        unchanged = PatchOperation(op="test", path="/spec/taints", value=node.spec.taints)
+        return same_node, unchanged, write
+    # A list that is absent cannot be tested: the whole node must be the one that was read.
+    version = node.metadata.resource_version
+    unchanged = PatchOperation(op="test", path="/metadata/resourceVersion", value=version)
+    return same_node, unchanged, write

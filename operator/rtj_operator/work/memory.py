@@ -1,0 +1,115 @@
+"""What this process remembers of a job beside the caches. Nothing of it is needed to be correct:
+a new leader finds all of it out again, at the price of a request or two."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from rtj_api.spec import ResilientTrainingJobSpec
+from rtj_operator.kube.errors import ApiError
+from rtj_operator.policy.observation import Refusal
+from rtj_operator.work.queue import JobKey
+
+# A name that belongs to somebody else is tried again after this.
+CONFLICT_SECONDS: Final = 5.0
+# Creates after a refusal: at most two a minute.
+REFUSED_PAUSE_SECONDS: Final = 30.0
+# A throttling server says when to come back; this at least.
+THROTTLED_PAUSE_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class ReadSpec:
+    """A generation's spec as it was read: it is validated once, not at every look."""
+
+    generation: int
+    spec: ResilientTrainingJobSpec | None
+    problem: str
+
+
+@dataclass(slots=True)
+class Children:
+    """Services, Secret, NetworkPolicy ("Kind/name") known to be there and ours."""
+
+    present: set[str] = field(default_factory=set[str])
+    service_incarnation: int | None = None
+    # time.monotonic() of the last look; 0: never.
+    looked_at: float = 0.0
+
+
+@dataclass(slots=True)
+class JobMemory:
+    """One job (by UID)."""
+
+    uid: str
+    read: ReadSpec | None = None
+    children: Children = field(default_factory=Children)
+    refusal: Refusal | None = None
+    _paused_until: float = 0.0
+    _conflicts: dict[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
+
+    @property
+    def retry_seconds(self) -> float | None:
+        """When what was refused or found taken should be tried again; None: nothing was."""
+        waits = [max(0.0, self._paused_until - time.monotonic())] if self.refusal else []
+        if self._conflicts:
+            waits.append(CONFLICT_SECONDS)
+        return min(waits, default=None)
+
+    def paused(self, kind: str) -> bool:
+        """Whether nothing of that kind is to be created yet, because of a refusal."""
+        refused = self.refusal is not None and self.refusal.kind == kind
+        return refused and time.monotonic() < self._paused_until
+
+    @property
+    def conflicts(self) -> dict[str, str]:
+        """Names held by somebody else, "Kind/name" -> by whom; each for a while."""
+        now = time.monotonic()
+        self._conflicts = {k: v for k, v in self._conflicts.items() if v[1] > now}
+        return {name: owner for name, (owner, _) in self._conflicts.items()}
+
+    def conflict(self, child: str, owner: str) -> None:
+        """A child's name belongs to somebody else."""
+        self._conflicts[child] = (owner, time.monotonic() + CONFLICT_SECONDS)
+
+    def refused(self, kind: str, name: str, error: ApiError) -> None:
+        """The server refused a child; its words are kept for a condition."""
+        now, before = time.time(), self.refusal
+        same = before is not None and (before.kind, before.code) == (kind, error.code)
+        self.refusal = Refusal(
+            kind=kind,
+            name=name,
+            code=error.code,
+            message=error.message,
+            since=before.since if before is not None and same else now,
+            count=before.count + 1 if before is not None and same else 1,
+        )
+        pause = REFUSED_PAUSE_SECONDS
+        if error.code == 429:
+            asked = max(error.retry_after_seconds, THROTTLED_PAUSE_SECONDS)
+            pause = min(asked, REFUSED_PAUSE_SECONDS)
+        self._paused_until = time.monotonic() + pause
+
+    def accepted(self, kind: str) -> None:
+        """The server took a child of that kind: an earlier refusal is over."""
+        if self.refusal is not None and self.refusal.kind == kind:
+            self.refusal = None
+            self._paused_until = 0.0
+
+
+class Memories:
+    """One JobMemory a job, begun anew when the name is taken by another UID."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobKey, JobMemory] = {}
+
+    def of(self, key: JobKey, uid: str) -> JobMemory:
+        """The memory of that very job."""
+        memory = self._jobs.get(key)
+        if memory is None or memory.uid != uid:
+            memory = self._jobs[key] = JobMemory(uid=uid)
+        return memory
+
+    def forget(self, key: JobKey) -> None:
+        """The job is gone."""
+        self._jobs.pop(key, None)

@@ -1,0 +1,170 @@
+"""Gathers one job's Observation: caches for pods and nodes, live reads for what changes rarely,
+the job view from its socket."""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from rtj_api.spec import ResilientTrainingJobSpec
+from rtj_operator.kube.objects import Job, Node, Pod
+from rtj_operator.kube.store import Store
+from rtj_operator.policy.observation import (
+    ClaimObservation,
+    JobObservation,
+    NodeObservation,
+    Observation,
+    PodObservation,
+    ProfileObservation,
+)
+from rtj_operator.render import pods as pod_builder
+from rtj_operator.render import profiles
+from rtj_operator.render.objects import JobRef, UnusableTemplate
+from rtj_operator.work import read
+from rtj_operator.work.children import ChildKeeper, is_ours
+from rtj_operator.work.memory import JobMemory, ReadSpec
+from rtj_operator.work.queue import JobKey
+from rtj_operator.work.storage import ClaimReader
+from rtj_operator.work.view_link import Coordinator, ViewState
+from rtj_operator.work.views import Views
+
+LABEL_INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """What the informers keep; pods are grouped by `(namespace, job name)`."""
+
+    jobs: Store[Job]
+    pods: Store[Pod]
+    nodes: Store[Node]
+
+
+class Observer:
+    """Makes Observations."""
+
+    def __init__(
+        self, caches: Caches, claims: ClaimReader, children: ChildKeeper, views: Views
+    ) -> None:
+        self._caches = caches
+        self._claims = claims
+        self._children = children
+        self._views = views
+
+    async def observe(self, job: Job, memory: JobMemory, epoch: int) -> Observation:
+        """The job and its surroundings as they are now.
+
+        Raises KubeError when a live read gets no answer, read.UnreadableStatus.
+        """
+        seen = _job(job, memory)
+        ref = JobRef(namespace=seen.namespace, name=seen.name, uid=seen.uid)
+        profile = profiles.find(seen.spec.instance_type) if seen.spec else None
+        if seen.spec is not None and not seen.deleting:
+            await self._children.look(ref, memory)
+        claim = await self._claim(seen)
+        pods = self._pods(ref)
+        state = self._view(seen, pods, epoch)
+        matching = self._matching(profile)
+        return Observation(
+            now=time.time(),
+            job=seen,
+            profile=_profile(profile),
+            pods=pods,
+            nodes=self._nodes(seen, pods),
+            claim=claim,
+            view=state.view,
+            view_connected=state.connected,
+            view_lost_seconds=state.lost_seconds,
+            matching_nodes=len(matching),
+            matching_nodes_bad=matching.count(False),
+            conflicts=memory.conflicts,
+            refusal=memory.refusal,
+            epoch=epoch,
+            children=frozenset(memory.children.present),
+            service_incarnation=memory.children.service_incarnation,
+        )
+
+    async def _claim(self, job: JobObservation) -> ClaimObservation | None:
+        if job.spec is None or job.spec.storage.checkpoints is None or job.deleting:
+            return None
+        return await self._claims.read(job.namespace, job.spec.storage.checkpoints.claim_name)
+
+    def _pods(self, job: JobRef) -> tuple[PodObservation, ...]:
+        group = self._caches.pods.group((job.namespace, job.name))
+        ours = (read.pod_observation(pod) for pod in group if is_ours(pod.metadata, job.uid))
+        return tuple(pod for pod in ours if pod is not None)
+
+    def _nodes(
+        self, job: JobObservation, pods: tuple[PodObservation, ...]
+    ) -> dict[str, NodeObservation]:
+        wanted = {pod.node for pod in pods if pod.node}
+        wanted |= {node.name for node in job.status.nodes.excluded}
+        found = {name: self._caches.nodes.get("", name) for name in sorted(wanted)}
+        return {name: read.node_observation(node) for name, node in found.items() if node}
+
+    def _matching(self, profile: profiles.Profile | None) -> list[bool]:
+        """For each node on which the job could run, whether it is ready."""
+        if profile is None:
+            return []
+        values = profile.node_label_values
+        return [
+            read.node_ready(node)
+            for node in self._caches.nodes
+            if not values or node.metadata.labels.get(LABEL_INSTANCE_TYPE) in values
+        ]
+
+    def _view(self, job: JobObservation, pods: tuple[PodObservation, ...], epoch: int) -> ViewState:
+        incarnation = job.status.coordinator.incarnation
+        pod = next(
+            (p for p in pods if p.role == "coordinator" and p.incarnation == incarnation), None
+        )
+        running = pod is not None and pod.phase == "Running"
+        coordinator = Coordinator(
+            job_uid=job.uid,
+            incarnation=incarnation,
+            pod_uid=pod.uid if pod else "",
+            address=pod.ip if pod and running else "",
+        )
+        return self._views.steer(_key(job), coordinator, epoch)
+
+
+def _key(job: JobObservation) -> JobKey:
+    return job.namespace, job.name
+
+
+def _job(job: Job, memory: JobMemory) -> JobObservation:
+    if memory.read is None or memory.read.generation != job.metadata.generation:
+        memory.read = _read_spec(job)
+    return read.job_observation(job, memory.read.spec, memory.read.problem)
+
+
+def _read_spec(job: Job) -> ReadSpec:
+    """The spec of this generation; what would not become a pod is told before one is made."""
+    spec, problem = read.read_spec(job.spec)
+    if spec is not None:
+        problem = _template_problem(job, spec)
+    readable = None if problem else spec
+    return ReadSpec(generation=job.metadata.generation, spec=readable, problem=problem)
+
+
+def _template_problem(job: Job, spec: ResilientTrainingJobSpec) -> str:
+    profile = profiles.find(spec.instance_type)
+    if profile is None:
+        return ""
+    meta = job.metadata
+    ref = JobRef(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+    try:
+        pod_builder.worker_pod(ref, spec, profile, slot=0, incarnation=0)
+        pod_builder.coordinator_pod(ref, spec, profile, incarnation=0)
+    except UnusableTemplate as error:
+        return str(error)
+    return ""
+
+
+def _profile(profile: profiles.Profile | None) -> ProfileObservation | None:
+    if profile is None:
+        return None
+    return ProfileObservation(
+        name=profile.name,
+        processes_per_node=profile.processes_per_node,
+        device=profile.device,
+    )

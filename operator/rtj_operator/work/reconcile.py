@@ -1,0 +1,152 @@
+"""The loop: take a job from the queue, observe, decide, reserve in status, act.
+
+The status write comes first and carries the resourceVersion of what was observed: what is not
+reserved does not happen, and of two operators only one can reserve. Refused as stale, the job is
+read live and decided anew.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from rtj_operator import logs, metrics
+from rtj_operator.kube.client import KubeClient
+from rtj_operator.kube.errors import Conflict, KubeError, NotFound, NotLeader
+from rtj_operator.kube.objects import JOBS, Job
+from rtj_operator.kube.store import Store
+from rtj_operator.policy.decide import decide
+from rtj_operator.policy.decision import Decision
+from rtj_operator.policy.observation import JobObservation
+from rtj_operator.work.act import Actor
+from rtj_operator.work.memory import Memories
+from rtj_operator.work.observe import Observer
+from rtj_operator.work.queue import JobKey, WorkQueue
+from rtj_operator.work.read import UnreadableStatus
+from rtj_operator.work.views import Views
+
+log = logging.getLogger(__name__)
+
+WORKERS: Final = 32
+# A pass that takes longer is given up; it is repeated like a failed one.
+PASS_SECONDS: Final = 120.0
+# A status write refused as stale this often in one pass: somebody else keeps writing.
+STALE_MAX: Final = 5
+
+
+class Reconciler:
+    """Works the queue on behalf of one leader's term."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        jobs: Store[Job],
+        observer: Observer,
+        actor: Actor,
+        views: Views,
+        queue: WorkQueue,
+    ) -> None:
+        self._client = client
+        self._jobs = jobs
+        self._observer = observer
+        self._actor = actor
+        self._views = views
+        self._queue = queue
+        self._memories = Memories()
+        self._complained: dict[JobKey, str] = {}
+
+    async def run(self, epoch: int) -> None:
+        """Work until cancelled."""
+        self._memories = Memories()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WORKERS):
+                group.create_task(self._work(epoch))
+
+    async def _work(self, epoch: int) -> None:
+        while True:
+            key = await self._queue.get()
+            began = time.monotonic()
+            with logs.job(key):
+                result = await self._pass(key, epoch)
+            metrics.RECONCILE.labels(result).observe(time.monotonic() - began)
+
+    async def _pass(self, key: JobKey, epoch: int) -> str:
+        """One pass, whatever happens in it; returns its result's name for the metric."""
+        try:
+            async with asyncio.timeout(PASS_SECONDS):
+                wake_after = await self._reconcile(key, epoch)
+        except asyncio.CancelledError:
+            self._queue.interrupted(key)
+            raise
+        except (KubeError, TimeoutError) as error:
+            # Not leading any more: this worker is about to be cancelled.
+            level = logging.DEBUG if isinstance(error, NotLeader) else logging.WARNING
+            delay = self._queue.failed(key)
+            log.log(level, "again in %.1f s: %s", delay, error or "the pass took too long")
+            return "unanswered"
+        except Exception:
+            # A fault of ours in one job must not stop the others.
+            delay = self._queue.failed(key)
+            log.exception("again in %.1f s", delay)
+            return "error"
+        self._queue.done(key, wake_after)
+        return "done"
+
+    async def _reconcile(self, key: JobKey, epoch: int) -> float | None:
+        job = self._jobs.get(*key)
+        for _ in range(STALE_MAX):
+            if job is None:
+                self._forget(key)
+                return None
+            memory = self._memories.of(key, job.metadata.uid)
+            try:
+                observation = await self._observer.observe(job, memory, epoch)
+            except UnreadableStatus as error:
+                self._complain(key, str(error))
+                return None
+            decision = decide(observation)
+            try:
+                await self._reserve(observation.job, decision)
+            except (Conflict, NotFound) as error:
+                log.debug("deciding anew: %s", error)
+                job = await self._live(job)
+                continue
+            retry = await self._actor.act(observation.job, memory, decision.actions)
+            wakes = (retry, decision.wake_after_seconds)
+            return min((seconds for seconds in wakes if seconds is not None), default=None)
+        raise KubeError(f"status was written by somebody else {STALE_MAX} times in a row")
+
+    async def _reserve(self, job: JobObservation, decision: Decision) -> None:
+        """Write the status, if it differs. Raises Conflict when the job changed meanwhile."""
+        if decision.status == job.status:
+            return
+        written = await self._client.apply_status(
+            JOBS,
+            job.namespace,
+            job.name,
+            version=job.resource_version,
+            status=decision.status.model_dump(mode="json", by_alias=True, exclude_none=True),
+        )
+        self._jobs.absorb(written)
+        metrics.count_decision(job, decision)
+
+    async def _live(self, job: Job) -> Job | None:
+        """The job as the server has it now; None: gone, or another one took its name."""
+        meta = job.metadata
+        try:
+            live = await self._client.get(JOBS, meta.namespace, meta.name)
+        except NotFound:
+            self._jobs.remove(job)
+            return None
+        self._jobs.absorb(live)
+        return live
+
+    def _forget(self, key: JobKey) -> None:
+        self._memories.forget(key)
+        self._views.drop(key)
+        self._complained.pop(key, None)
+
+    def _complain(self, key: JobKey, text: str) -> None:
+        if self._complained.get(key) != text:
+            self._complained[key] = text
+            log.error("left alone: %s", text)

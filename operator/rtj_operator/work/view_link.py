@@ -1,0 +1,279 @@
+"""The operator's end of one view socket: prove, then views in and the newest directive out.
+
+A directive is sent when its content differs from the last one sent on this connection, so that a
+repeated decision costs nothing and a reconnect repeats it once. Epoch and number are set here.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from rtj_api import auth, names
+from rtj_api.messages import (
+    MAX_FRAME_VIEW_BYTES,
+    Challenge,
+    Frame,
+    Hello,
+    JobDirective,
+    JobView,
+    Proof,
+    Refused,
+    ViewSocketFrame,
+    Welcome,
+    decode_view_socket,
+    encode,
+)
+from rtj_operator import metrics
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS: Final = 2.0
+HANDSHAKE_SECONDS: Final = 5.0
+SEND_SECONDS: Final = 5.0
+# A view comes at least every five seconds.
+SILENCE_SECONDS: Final = 12.0
+BACKOFF_FIRST_SECONDS: Final = 0.1
+BACKOFF_MAX_SECONDS: Final = 1.0
+REFUSED_SECONDS: Final = 2.0
+# News of steps alone may wait this long, so that training costs one pass a second at most.
+PROGRESS_SECONDS: Final = 1.0
+
+
+class ViewError(Exception):
+    """The connection cannot be used; another one is tried."""
+
+
+class ViewRefused(ViewError):
+    """One side turned the other away; `reason` is a word of `messages.Refused`."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinator:
+    """One incarnation of a job's coordinator; `address` is empty until its pod has one."""
+
+    job_uid: str
+    incarnation: int
+    pod_uid: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewState:
+    """What is known of a coordinator; `lost_seconds` since the socket was last open."""
+
+    view: JobView | None = None
+    connected: bool = False
+    lost_seconds: float = 0.0
+
+
+class ViewLink:
+    """Connects for ever to one coordinator pod on behalf of one leader's term.
+
+    `wake(seconds)` is called when the job should be looked at within that time; `numbers` grow over
+    all connections of the term.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        epoch: int,
+        key: bytes,
+        wake: Callable[[float], None],
+        numbers: Iterator[int],
+        view: JobView | None = None,
+    ) -> None:
+        self.coordinator = coordinator
+        self.epoch = epoch
+        self._key = key
+        self._wake = wake
+        self._numbers = numbers
+        self._view = view
+        self._connected = False
+        self._lost_at = time.monotonic()
+        self._wanted: JobDirective | None = None
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._complained = False
+        self._url = (
+            f"ws://{_host(coordinator.address)}:{names.PORT_VIEW_SOCKET}{names.VIEW_SOCKET_PATH}"
+        )
+
+    @property
+    def state(self) -> ViewState:
+        """A snapshot."""
+        lost = 0.0 if self._connected else time.monotonic() - self._lost_at
+        return ViewState(view=self._view, connected=self._connected, lost_seconds=lost)
+
+    def start(self, session: aiohttp.ClientSession) -> None:
+        """Begin to connect."""
+        self._task = asyncio.create_task(self._run(session), name=f"view {self._url}")
+
+    def stop(self) -> None:
+        """Close the connection, without waiting for it."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def direct(self, directive: JobDirective) -> None:
+        """The directive that the coordinator should have."""
+        self._wanted = directive
+        self._news.set()
+
+    async def _run(self, session: aiohttp.ClientSession) -> None:
+        backoff = BACKOFF_FIRST_SECONDS
+        while True:
+            pause = backoff
+            try:
+                await self._serve(session)
+            except ViewRefused as refusal:
+                pause = REFUSED_SECONDS
+                metrics.VIEW_REFUSED.labels(refusal.reason[:32]).inc()
+                self._complain(f"refused: {refusal}")
+            except (ViewError, aiohttp.ClientError, OSError, TimeoutError) as error:
+                log.debug("%s: %s", self._url, error or type(error).__name__)
+            if self._connected:
+                pause = backoff = BACKOFF_FIRST_SECONDS
+                self._set_connected(False)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            backoff = min(backoff * 2, BACKOFF_MAX_SECONDS)
+
+    async def _serve(self, session: aiohttp.ClientSession) -> None:
+        """One connection, from handshake to its end; always raises."""
+        async with asyncio.timeout(CONNECT_SECONDS):
+            socket = await session.ws_connect(
+                self._url, max_msg_size=MAX_FRAME_VIEW_BYTES, compress=0
+            )
+        async with socket:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                await self._shake_hands(socket)
+            self._set_connected(True)
+            sending = asyncio.create_task(self._send_directives(socket))
+            try:
+                while True:
+                    async with asyncio.timeout(SILENCE_SECONDS):
+                        self._take(await self._receive(socket))
+            finally:
+                sending.cancel()
+
+    async def _shake_hands(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        hello = encode(
+            Hello(
+                role="operator",
+                job_uid=self.coordinator.job_uid,
+                nonce=auth.new_nonce(),
+                epoch=self.epoch,
+            )
+        )
+        await socket.send_str(hello.decode())
+        challenge = await self._expect(socket, Challenge)
+        if not auth.proves(self._key, "server", hello, challenge.nonce, challenge.proof):
+            raise ViewRefused("bad-proof", "the coordinator does not know the job's key")
+        answer = Proof(proof=auth.proof(self._key, "client", hello, challenge.nonce))
+        await socket.send_str(encode(answer).decode())
+        welcome = await self._expect(socket, Welcome)
+        if welcome.coordinator_incarnation != self.coordinator.incarnation:
+            raise ViewRefused(
+                "stale-incarnation",
+                f"incarnation {welcome.coordinator_incarnation} answers in place of "
+                f"{self.coordinator.incarnation}",
+            )
+
+    async def _expect[F: Frame](self, socket: aiohttp.ClientWebSocketResponse, kind: type[F]) -> F:
+        frame = await self._receive(socket)
+        if isinstance(frame, Refused):
+            raise ViewRefused(frame.reason, frame.message)
+        if not isinstance(frame, kind):
+            raise ViewError(f"{type(frame).__name__} where {kind.__name__} was due")
+        return frame
+
+    async def _receive(self, socket: aiohttp.ClientWebSocketResponse) -> ViewSocketFrame | None:
+        """The next frame; None for one that does not decode. Raises ViewError at the end."""
+        message = await socket.receive()
+        if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
+            raise ViewError(f"connection ended ({message.type.name})")
+        try:
+            return decode_view_socket(message.data)
+        except msgspec.DecodeError as error:
+            self._complain(f"sent a frame that is not understood, ignored: {error}")
+            return None
+
+    async def _send_directives(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        sent: JobDirective | None = None
+        try:
+            while True:
+                self._news.clear()
+                if self._wanted is not None and self._wanted != sent:
+                    sent = self._wanted
+                    frame = msgspec.structs.replace(
+                        sent, epoch=self.epoch, number=next(self._numbers)
+                    )
+                    async with asyncio.timeout(SEND_SECONDS):
+                        await socket.send_str(encode(frame).decode())
+                await self._news.wait()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            # The receiving side then ends too, and the link connects anew.
+            await socket.close()
+
+    def _take(self, frame: ViewSocketFrame | None) -> None:
+        if isinstance(frame, Refused):
+            raise ViewRefused(frame.reason, frame.message)
+        if not isinstance(frame, JobView):
+            return
+        if frame.coordinator_incarnation != self.coordinator.incarnation:
+            self._complain(f"view of incarnation {frame.coordinator_incarnation} ignored")
+            return
+        old, self._view = self._view, frame
+        seconds = urgency(old, frame)
+        if seconds is not None:
+            self._wake(seconds)
+
+    def _set_connected(self, connected: bool) -> None:
+        self._connected = connected
+        self._lost_at = time.monotonic()
+        self._wake(0.0)
+
+    def _complain(self, message: str) -> None:
+        """Log once for this coordinator; a liar must not fill the log."""
+        level = logging.DEBUG if self._complained else logging.WARNING
+        self._complained = True
+        log.log(level, "coordinator %s: %s", self._url, message)
+
+
+def urgency(old: JobView | None, new: JobView) -> float | None:
+    """Seconds within which a view that follows `old` should be looked at; None: nothing new."""
+    if old is None or _without_progress(old) != _without_progress(new):
+        return 0.0
+    before, after = (old.step, old.highest_step), (new.step, new.highest_step)
+    if before == after and old.checkpoint_step == new.checkpoint_step:
+        return None
+    first = min(before) < 0 <= min(after)
+    return 0.0 if first else PROGRESS_SECONDS
+
+
+def _without_progress(view: JobView) -> JobView:
+    """The view without what changes at every step or second."""
+    workers = tuple(
+        msgspec.structs.replace(worker, step=-1, silent_seconds=0.0) for worker in view.workers
+    )
+    return msgspec.structs.replace(
+        view,
+        workers=workers,
+        step=-1,
+        highest_step=-1,
+        checkpoint_step=-1,
+        progress_age_seconds=0.0,
+    )
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
