@@ -75,7 +75,9 @@ class ObjectRef(ApiModel):
 class NodeRef(ObjectRef):
     """A node; its providerID tells a machine that came back under the old name."""
 
-    provider_id: Annotated[str, Field(max_length=512)] = Field(default="", alias="providerID")
+    provider_id: Annotated[str, Field(max_length=512)] = Field(
+        default="", validation_alias="providerID", serialization_alias="providerID"
+    )
 
 
 class Recovery(ApiModel):
@@ -83,7 +85,7 @@ class Recovery(ApiModel):
 
     number: int
     rung: Rung
-    fault_class: FaultClass = Field(alias="class")
+    fault_class: FaultClass = Field(validation_alias="class", serialization_alias="class")
     slot: int | None = None
     incarnation: int | None = None
     pod: ObjectRef | None = None
@@ -109,7 +111,7 @@ class HistoryEntry(ApiModel):
 
     number: int
     rung: Rung
-    fault_class: FaultClass = Field(alias="class")
+    fault_class: FaultClass = Field(validation_alias="class", serialization_alias="class")
     suspect: Name = ""
     slot: int | None = None
     rank: int | None = None
@@ -155,7 +157,9 @@ class LastFault(ApiModel):
     """The newest fault, for the LAST FAULT column."""
 
     summary: Annotated[str, Field(max_length=128)] = ""
-    fault_class: FaultClass | None = Field(default=None, alias="class")
+    fault_class: FaultClass | None = Field(
+        default=None, validation_alias="class", serialization_alias="class"
+    )
     message: Text = ""
     time: Time | None = None
 

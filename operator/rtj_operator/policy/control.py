@@ -1,0 +1,67 @@
+"""The coordinator and nvrx-control: which incarnation counts, and what their loss means.
+
+A lost coordinator pod is replaced by its next incarnation and the Service re-pinned; a lost
+nvrx-control alone needs no pod. Either way a new run starts in place and workers stay.
+A view that does not arrive is no proof of loss: it may be the operator who is cut off.
+"""
+
+from rtj_api.ladder import FaultClass, Rung
+from rtj_api.reasons import ConditionType, EventReason, Reason
+from rtj_api.status import CoordinatorStatus
+from rtj_operator.policy.decision import Action, CreatePod, EnsureChildren
+from rtj_operator.policy.evidence import Finding, finding, gone
+from rtj_operator.policy.faults import Verdict
+from rtj_operator.policy.ladder import take
+from rtj_operator.policy.plan import Plan
+
+
+def replace_lost(plan: Plan) -> Plan:
+    """A new coordinator and run when the one that counts is lost."""
+    if not plan.training:
+        return plan
+    found = _loss(plan)
+    if found is None:
+        return plan
+    verdict = Verdict(
+        fault_class=FaultClass.CONTROL_LOST,
+        rung=Rung.GANG,
+        reason=f"coordinator lost: {found.reason}",
+        incarnation=plan.status.coordinator.incarnation,
+        run=plan.status.run,
+        round=plan.status.round,
+        detected_unix=plan.now,
+        step=plan.view.highest_step if plan.view else -1,
+    )
+    plan = next_incarnation(plan)
+    plan = plan.tell("Warning", EventReason.COORDINATOR_REPLACED, verdict.reason)
+    return take(plan, verdict)
+
+
+def _loss(plan: Plan) -> Finding | None:
+    pod = plan.coordinator
+    if pod is not None:
+        found = finding(plan, pod)
+        reachable = plan.live_view is not None
+        return None if reachable and plan.node_lost(pod) and not pod.deleting else found
+    degraded = plan.condition(ConditionType.DEGRADED)
+    existed = plan.view is not None or (degraded is not None and degraded.reason == Reason.HEALTHY)
+    return gone("the coordinator") if existed else None
+
+
+def next_incarnation(plan: Plan) -> Plan:
+    """The plan with the coordinator's next incarnation, which has no faults to absorb yet."""
+    live = (pod.incarnation for pod in plan.seen.pods if pod.role == "coordinator")
+    incarnation = 1 + max((plan.status.coordinator.incarnation, *live))
+    return plan.write(coordinator=CoordinatorStatus(incarnation=incarnation))
+
+
+def children(plan: Plan) -> tuple[Action, ...]:
+    """Services, Secret and policy, and the coordinator pod, as far as they are missing."""
+    if not plan.live:
+        return ()
+    incarnation = plan.status.coordinator.incarnation
+    ensure = EnsureChildren(coordinator_incarnation=incarnation)
+    if plan.coordinator is not None or plan.stopping:
+        return (ensure,)
+    pod = CreatePod(role="coordinator", slot=0, incarnation=incarnation, zone=plan.status.zone)
+    return (ensure, pod)

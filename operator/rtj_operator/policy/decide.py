@@ -1,0 +1,86 @@
+"""The operator's brain: one snapshot in, the next status and the effects out.
+
+The order of the rules is behaviour. First whatever ends the job, so that no recovery starts on
+its way out; then what happened since the last look, control before workers, since a lost
+coordinator explains silent workers; then what is overdue; last what people read. Effects follow
+from the status so decided, never from a rule's memory of this pass, so that after a crash between
+status write and effect the next pass finds the same left to do.
+"""
+
+from typing import Final
+
+from rtj_operator.policy import (
+    absorb,
+    accept,
+    available,
+    control,
+    directive,
+    ladder,
+    lifecycle,
+    nodes,
+    pending,
+    phase,
+    progress,
+    recovery,
+    stop,
+    workers,
+)
+from rtj_operator.policy.decision import Action, Decision
+from rtj_operator.policy.observation import Observation
+from rtj_operator.policy.plan import Plan, Rule
+
+RULES: Final[tuple[Rule, ...]] = (
+    stop.complete,
+    stop.leave,
+    lifecycle.begin,
+    progress.first_step,
+    control.replace_lost,
+    absorb.reports,
+    absorb.lost_pods,
+    recovery.end_recovered,
+    nodes.confirm,
+    stop.await_gang,
+    ladder.climb_overdue,
+    available.nodes_available,
+    phase.degraded,
+    phase.running,
+    phase.workers,
+    phase.conclude,
+    progress.observe,
+    stop.linger,
+    pending.sweep,
+)
+
+
+def decide(observation: Observation) -> Decision:
+    """What status the job has now and what is to be done; pure, and the same for the same input."""
+    plan = accept.accept(observation)
+    if isinstance(plan, Decision):
+        return plan
+    for rule in RULES:
+        plan = rule(plan)
+    return Decision(
+        status=plan.status,
+        actions=(*plan.events, *effects(plan)),
+        wake_after_seconds=_wake(plan),
+        counted=plan.counted,
+    )
+
+
+def effects(plan: Plan) -> tuple[Action, ...]:
+    """What status wants and the cluster lacks, in order: whom to stop, then what to make."""
+    return (
+        *control.children(plan),
+        *directive.directive(plan),
+        *workers.deletions(plan),
+        *workers.creations(plan),
+        *nodes.taints(plan),
+        *stop.wind_down(plan),
+        *stop.expire(plan),
+    )
+
+
+def _wake(plan: Plan) -> float | None:
+    if not plan.wakes:
+        return None
+    return max(0.0, min(plan.wakes) - plan.now)

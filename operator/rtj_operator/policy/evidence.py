@@ -1,0 +1,102 @@
+"""How a worker or coordinator pod was lost, as the cluster tells it: node, kubelet, eviction.
+
+Only the cluster's own objects are read here; what a pod of the tenant says of itself is never
+evidence against a node.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rtj_api.ladder import FaultClass, Rung
+from rtj_operator.policy.observation import ContainerObservation, PodObservation
+from rtj_operator.policy.plan import Plan, ended
+
+# Pod reasons with which a kubelet or the node's shutdown puts a pod out, none of its own fault.
+DISPLACING_REASONS: Final = frozenset(
+    {"Evicted", "Preempting", "Preempted", "NodeShutdown", "Terminated", "Shutdown", "NodeLost"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """How a pod was lost."""
+
+    fault_class: FaultClass
+    rung: Rung
+    reason: str
+
+
+def finding(plan: Plan, pod: PodObservation) -> Finding | None:
+    """How that pod was lost; None: the cluster sees nothing wrong with it."""
+    if plan.node_lost(pod) and not ended(pod):
+        return _node_lost(plan, pod)
+    if pod.disruption or pod.reason in DISPLACING_REASONS:
+        return _displaced(pod)
+    if ended(pod):
+        return _died(pod)
+    if pod.deleting:
+        return Finding(
+            fault_class=FaultClass.DISPLACED,
+            rung=Rung.POD,
+            reason=f"pod {pod.name} on node {pod.node or 'none'} is being deleted",
+        )
+    return None
+
+
+def gone(name: str) -> Finding:
+    """A pod that is no more: somebody deleted it."""
+    return Finding(
+        fault_class=FaultClass.DISPLACED, rung=Rung.POD, reason=f"pod of {name} was deleted"
+    )
+
+
+def unreachable(pod: PodObservation) -> Finding:
+    """A pod that is silent although its kubelet reports nothing: a dead node looks so."""
+    return Finding(
+        fault_class=FaultClass.NODE_LOST,
+        rung=Rung.NODE,
+        reason=f"pod {pod.name} is out of reach and node {pod.node} does not report it ended",
+    )
+
+
+def _node_lost(plan: Plan, pod: PodObservation) -> Finding:
+    node = plan.node_of(pod)
+    state = "is gone" if node is None else f"is not ready (Ready={node.ready} {node.ready_reason})"
+    return Finding(
+        fault_class=FaultClass.NODE_LOST,
+        rung=Rung.NODE,
+        reason=f"node {pod.node} of pod {pod.name} {state.replace(' )', ')')}",
+    )
+
+
+def _displaced(pod: PodObservation) -> Finding:
+    why = pod.disruption or pod.reason
+    text = f"pod {pod.name} was put off node {pod.node or 'none'} ({why})"
+    return Finding(
+        fault_class=FaultClass.DISPLACED,
+        rung=Rung.NODE,
+        reason=f"{text}: {pod.message}" if pod.message else text,
+    )
+
+
+def _died(pod: PodObservation) -> Finding:
+    failed = _ended_container(pod)
+    oom = failed is not None and failed.reason == "OOMKilled"
+    text = f"pod {pod.name} on node {pod.node or 'none'} ended ({pod.reason or pod.phase})"
+    if failed is not None:
+        code = f"exit code {failed.exit_code}"
+        why = f"{failed.reason}, {code}" if failed.reason else code
+        text = f"container {failed.name} in pod {pod.name} on node {pod.node} ended ({why})"
+    detail = pod.termination.message if pod.termination else (failed.message if failed else "")
+    detail = detail or pod.message
+    return Finding(
+        fault_class=FaultClass.OUT_OF_MEMORY if oom else FaultClass.POD_DIED,
+        rung=Rung.POD,
+        reason=f"{text}: {detail.strip()}" if detail.strip() else text,
+    )
+
+
+def _ended_container(pod: PodObservation) -> ContainerObservation | None:
+    dead = [c for c in pod.containers if c.state == "terminated"]
+    failed = [c for c in dead if c.exit_code != 0]
+    return next(iter(failed or dead), None)

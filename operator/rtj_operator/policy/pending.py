@@ -1,0 +1,66 @@
+"""Clocks of signs that must last: each starts once, in status, and survives a change of leader.
+
+A rule notes its sign in each pass in which it sees it; what no rule noted is swept at the end.
+Times in status are whole seconds, so a clock may run up to a second early.
+"""
+
+from dataclasses import replace
+from enum import StrEnum
+
+from rtj_api.status import PENDING_MAX, PendingSignal
+from rtj_operator.policy.plan import Plan
+from rtj_operator.policy.times import unix
+
+
+class Signal(StrEnum):
+    """Signs with a clock."""
+
+    GANG_INCOMPLETE = "GangIncomplete"  # not all workers run and are heard of
+    SUSPENDING = "Suspending"  # ranks were asked to save and leave
+    JUDGING = "Judging"  # a worker is lost; the cluster has not said how
+    NODE_UNREADY = "NodeUnready"  # the cluster calls a worker's node not ready
+
+
+def clock(plan: Plan, signal: Signal, subject: str) -> float | None:
+    """Unix seconds at which the sign was first seen; None: no such clock."""
+    return next(
+        (
+            unix(entry.first_seen_time)
+            for entry in plan.status.pending
+            if entry.signal == signal and entry.subject == subject
+        ),
+        None,
+    )
+
+
+def note(plan: Plan, signal: Signal, subject: str) -> Plan:
+    """The plan with that sign seen now: its clock runs on, or starts if one is free."""
+    plan = replace(plan, signs=plan.signs | {(signal, subject)})
+    pending = plan.status.pending
+    if clock(plan, signal, subject) is not None or len(pending) >= PENDING_MAX:
+        return plan
+    entry = PendingSignal(signal=signal, subject=subject, first_seen_time=plan.now_text)
+    return plan.write(pending=(*pending, entry))
+
+
+def lasted(plan: Plan, signal: Signal, subject: str, seconds: float) -> tuple[Plan, bool]:
+    """Note the sign; whether it has lasted that long. If not, a wake-up is set.
+
+    With no clock free the answer is yes: a sign that cannot wait is acted on.
+    """
+    plan = note(plan, signal, subject)
+    since = clock(plan, signal, subject)
+    if since is None or plan.now >= since + seconds:
+        return plan, True
+    return plan.wake_at(since + seconds), False
+
+
+def noted(plan: Plan, signal: Signal, subject: str | None = None) -> bool:
+    """Whether a rule saw that sign in this pass; without a subject: of anything."""
+    return any(sig == signal and subject in (None, sub) for sig, sub in plan.signs)
+
+
+def sweep(plan: Plan) -> Plan:
+    """The plan without the clocks of signs that no rule saw in this pass."""
+    kept = (e for e in plan.status.pending if (e.signal, e.subject) in plan.signs)
+    return plan.write(pending=tuple(kept))

@@ -1,0 +1,215 @@
+"""What the rules hand from one to the next: the snapshot, the status as decided so far, the Events.
+
+A rule takes a Plan and gives a Plan. Everything a rule may ask about the job in more than one file
+is a property here, so that two rules never answer the same question differently.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from rtj_api.ladder import Rung
+from rtj_api.messages import JobView
+from rtj_api.reasons import ConditionType, EventReason
+from rtj_api.spec import ResilientTrainingJobSpec
+from rtj_api.spec import Rung as RungSpec
+from rtj_api.status import Condition, ResilientTrainingJobStatus
+from rtj_operator.policy.decision import EmitEvent
+from rtj_operator.policy.observation import NodeObservation, Observation, PodObservation
+from rtj_operator.policy.times import rfc3339, unix
+
+
+def changed[M: BaseModel](model: M, **fields: Any) -> M:
+    """A copy of a frozen model with these fields; the very same one if nothing would change."""
+    if all(getattr(model, name) == value for name, value in fields.items()):
+        return model
+    return model.model_copy(update=fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One job that can be read, on its way to a Decision."""
+
+    seen: Observation
+    spec: ResilientTrainingJobSpec
+    processes_per_node: int
+    status: ResilientTrainingJobStatus
+    events: tuple[EmitEvent, ...] = ()
+    counted: tuple[tuple[str, str], ...] = ()
+    # Unix seconds at which a deadline of a rule falls due.
+    wakes: tuple[float, ...] = ()
+    # (signal, subject) of the signs seen in this pass; see `pending`.
+    signs: frozenset[tuple[str, str]] = frozenset()
+
+    # --- writing ---
+
+    def write(self, **fields: Any) -> "Plan":
+        """With these status fields."""
+        status = changed(self.status, **fields)
+        return self if status is self.status else replace(self, status=status)
+
+    def tell(self, type_: Literal["Normal", "Warning"], reason: EventReason, text: str) -> "Plan":
+        """With one more Event."""
+        event = EmitEvent(type=type_, reason=reason, message=text[:1024])
+        return replace(self, events=(*self.events, event))
+
+    def count(self, rung: str, fault_class: str) -> "Plan":
+        """With one more recovery for the metrics."""
+        return replace(self, counted=(*self.counted, (rung, fault_class)))
+
+    def wake_at(self, time: float) -> "Plan":
+        """Looked at again at that time at the latest."""
+        return replace(self, wakes=(*self.wakes, time))
+
+    # --- reading: time and status ---
+
+    @property
+    def now(self) -> float:
+        """Unix seconds of the snapshot."""
+        return self.seen.now
+
+    @property
+    def now_text(self) -> str:
+        """The same as status holds it."""
+        return rfc3339(self.seen.now)
+
+    def condition(self, type_: ConditionType) -> Condition | None:
+        """The condition of that type, as decided so far."""
+        return next((c for c in self.status.conditions if c.type == type_), None)
+
+    def holds(self, type_: ConditionType) -> bool:
+        """Whether that condition is True."""
+        found = self.condition(type_)
+        return found is not None and found.status == "True"
+
+    @property
+    def finished(self) -> bool:
+        """Complete or Failed: nothing starts again."""
+        return self.holds(ConditionType.COMPLETE) or self.holds(ConditionType.FAILED)
+
+    @property
+    def started(self) -> bool:
+        """Pods are wanted or winding down."""
+        return self.status.run > 0
+
+    @property
+    def stopping(self) -> bool:
+        """Ranks are asked to save and leave: to be suspended, or past the active deadline.
+
+        A suspension once begun is brought to its end even if the user thinks better of it, since
+        ranks that agreed to leave cannot be called back.
+        """
+        begun = any(entry.signal == "Suspending" for entry in self.status.pending)
+        return self.live and (self.spec.suspend or begun or self.past_active_deadline)
+
+    @property
+    def past_active_deadline(self) -> bool:
+        """spec.activeDeadlineSeconds is over."""
+        end = self.active_deadline
+        return end is not None and self.now >= end
+
+    @property
+    def active_deadline(self) -> float | None:
+        """Unix seconds at which the job is stopped; None: never."""
+        limit, start = self.spec.active_deadline_seconds, self.status.start_time
+        return None if limit is None or start is None else unix(start) + limit
+
+    @property
+    def live(self) -> bool:
+        """Started, not suspended, not finished: pods are wanted."""
+        return self.started and not self.finished and not self.holds(ConditionType.SUSPENDED)
+
+    @property
+    def training(self) -> bool:
+        """Live and meant to go on: faults are recovered from."""
+        return self.live and not self.stopping
+
+    @property
+    def nodes(self) -> int:
+        """Workers in training; pinned by the run, whatever the spec says meanwhile."""
+        return self.status.workers.desired or self.spec.nodes
+
+    def rung_spec(self, rung: Rung) -> RungSpec:
+        """Budget and deadline of a rung; InProcess to Gang only."""
+        resilience = self.spec.resilience
+        return {
+            Rung.IN_PROCESS: resilience.in_process,
+            Rung.IN_JOB: resilience.in_job,
+            Rung.POD: resilience.pod,
+            Rung.NODE: resilience.node,
+            Rung.GANG: resilience.gang,
+        }[rung]
+
+    # --- reading: pods, nodes, view ---
+
+    @property
+    def slots(self) -> range:
+        """Slots that hold a worker pod."""
+        return range(self.nodes + self.spec.spares)
+
+    def incarnation(self, slot: int) -> int:
+        """Which incarnation of a slot counts."""
+        return self.status.incarnations.get(str(slot), 0)
+
+    def workers(self) -> dict[int, PodObservation]:
+        """Slot -> its pod of the incarnation that counts, if it exists."""
+        return {
+            pod.slot: pod
+            for pod in self.seen.pods
+            if pod.role == "worker" and pod.incarnation == self.incarnation(pod.slot)
+        }
+
+    def superseded(self) -> tuple[PodObservation, ...]:
+        """Worker and coordinator pods of another incarnation than the one that counts."""
+        return tuple(pod for pod in self.seen.pods if pod.incarnation != self._wanted(pod))
+
+    def _wanted(self, pod: PodObservation) -> int:
+        if pod.role == "worker":
+            return self.incarnation(pod.slot)
+        return self.status.coordinator.incarnation
+
+    @property
+    def coordinator(self) -> PodObservation | None:
+        """The coordinator pod that counts, if it exists."""
+        wanted = self.status.coordinator.incarnation
+        pods = (pod for pod in self.seen.pods if pod.role == "coordinator")
+        return next((pod for pod in pods if pod.incarnation == wanted), None)
+
+    @property
+    def view(self) -> JobView | None:
+        """The newest view, if it comes from the coordinator that counts."""
+        view = self.seen.view
+        if view is None or view.coordinator_incarnation != self.status.coordinator.incarnation:
+            return None
+        return view
+
+    @property
+    def live_view(self) -> JobView | None:
+        """The view while its connection is open."""
+        return self.view if self.seen.view_connected else None
+
+    def node_of(self, pod: PodObservation) -> NodeObservation | None:
+        """The node a pod is bound to; None: not bound, or the node is gone."""
+        return self.seen.nodes.get(pod.node)
+
+    def node_lost(self, pod: PodObservation) -> bool:
+        """Whether the cluster says that the pod's node is gone or not ready."""
+        if not pod.node:
+            return False
+        node = self.node_of(pod)
+        return node is None or node.ready != "True"
+
+
+Rule = Callable[[Plan], Plan]
+
+
+def runs(pod: PodObservation | None) -> bool:
+    """Whether a pod runs and is meant to go on running."""
+    return pod is not None and pod.phase == "Running" and not pod.deleting
+
+
+def ended(pod: PodObservation) -> bool:
+    """Whether a pod's containers have ended for good."""
+    return pod.phase in ("Failed", "Succeeded")

@@ -1,0 +1,119 @@
+"""The recovery under way: its reservation in status, and its end by a new step or in history."""
+
+from rtj_api.ladder import Rung
+from rtj_api.messages import FaultReport
+from rtj_api.reasons import EventReason
+from rtj_api.status import HISTORY_MAX, HistoryEntry, ObjectRef, Recovery
+from rtj_operator.policy import goodput, nodes
+from rtj_operator.policy.attribution import BLAMELESS
+from rtj_operator.policy.faults import Verdict
+from rtj_operator.policy.plan import Plan, changed
+from rtj_operator.policy.times import rfc3339
+
+
+def next_number(plan: Plan) -> int:
+    """Number of the next recovery of the job."""
+    current = plan.status.recovery
+    taken = [entry.number for entry in plan.status.history]
+    return max((*taken, current.number if current else 0), default=0) + 1
+
+
+def reserve(plan: Plan, verdict: Verdict, rung: Rung) -> Recovery:
+    """The reservation for a verdict at a rung."""
+    pod = verdict.pod
+    detected = min(verdict.detected_unix or plan.now, plan.now)
+    return Recovery(
+        number=next_number(plan),
+        rung=rung,
+        fault_class=verdict.fault_class,
+        slot=verdict.slot,
+        incarnation=verdict.incarnation,
+        pod=ObjectRef(name=pod.name, uid=pod.uid) if pod else None,
+        node=nodes.ref(plan, pod.node) if pod else None,
+        rank=verdict.rank,
+        reason=verdict.reason,
+        detected_time=rfc3339(detected),
+        detected_unix=detected,
+        detected_seconds=verdict.detected_seconds,
+        deadline_time=deadline(plan, rung),
+        step=max(verdict.step, plan.status.progress.highest_step),
+        fault=verdict.fault,
+        run=max(verdict.run, plan.status.run),
+        round=verdict.round,
+    )
+
+
+def deadline(plan: Plan, rung: Rung) -> str:
+    """When a recovery of that rung that starts now must have brought a new step."""
+    seconds = 0 if rung is Rung.FAILED else plan.rung_spec(rung).deadline_seconds
+    return rfc3339(plan.now + seconds)
+
+
+def report_of(plan: Plan, recovery: Recovery) -> FaultReport | None:
+    """The coordinator's report behind a recovery, if this coordinator has it."""
+    view = plan.view
+    if view is None or recovery.fault == 0:
+        return None
+    return next((r for r in view.faults if r.number == recovery.fault), None)
+
+
+def end_recovered(plan: Plan, step: int = -1) -> Plan:
+    """The plan without its recovery, if a new step came: by the report, the view or `step`."""
+    recovery = plan.status.recovery
+    if recovery is None or not plan.training:
+        return plan
+    report, view = report_of(plan, recovery), plan.view
+    highest = view.highest_step if view is not None and view.run >= plan.status.run else -1
+    told = report is not None and report.recovered_seconds is not None
+    if not told and max(highest, step) <= recovery.step:
+        return plan
+    seconds = plan.now - recovery.detected_unix
+    if report is not None and report.recovered_seconds is not None:
+        seconds = report.recovered_seconds
+    resumed = report.resumed_step if report is not None else -1
+    lost_steps = max(0, recovery.step - resumed) if resumed >= 0 else None
+    plan = _into_history(plan, recovery, seconds, lost_steps)
+    plan = plan.write(recovery=None, restarts_without_progress=0)
+    text = f"Training goes on {seconds:.1f} s after: {recovery.reason}"
+    return plan.tell("Normal", EventReason.RECOVERED, text)
+
+
+def end_without_step(plan: Plan, recovery: Recovery) -> Plan:
+    """The plan with that recovery in history as one that brought no new step."""
+    plan = _into_history(plan, recovery, None, None)
+    if recovery.fault_class in BLAMELESS:
+        return plan
+    return plan.write(restarts_without_progress=plan.status.restarts_without_progress + 1)
+
+
+def remember(plan: Plan, verdict: Verdict, rung: Rung) -> Plan:
+    """The plan with a fault in history that training did not feel (a spare's)."""
+    return _into_history(plan, reserve(plan, verdict, rung), 0.0, 0)
+
+
+def _into_history(
+    plan: Plan, recovery: Recovery, recovered_seconds: float | None, lost_steps: int | None
+) -> Plan:
+    entry = HistoryEntry(
+        number=recovery.number,
+        rung=recovery.rung,
+        fault_class=recovery.fault_class,
+        suspect=recovery.node.name if recovery.node else "",
+        slot=recovery.slot,
+        rank=recovery.rank,
+        reason=recovery.reason,
+        detected_time=recovery.detected_time,
+        detected_seconds=round(recovery.detected_seconds, 3),
+        recovered_seconds=None if recovered_seconds is None else round(recovered_seconds, 3),
+        lost_steps=lost_steps,
+    )
+    history = (*plan.status.history, entry)[-HISTORY_MAX:]
+    passed = plan.now - recovery.detected_unix if recovered_seconds is None else recovered_seconds
+    plan = goodput.lose(plan, recovery.rung, passed + recovery.detected_seconds)
+    plan = plan.count(recovery.rung.value, recovery.fault_class.value)
+    return plan.write(history=history)
+
+
+def renewed(plan: Plan, recovery: Recovery) -> Recovery:
+    """The recovery with its deadline counted from now."""
+    return changed(recovery, deadline_time=deadline(plan, recovery.rung))

@@ -1,0 +1,166 @@
+"""How a job ends or rests: completion, suspension, deadlines, time to live, and winding down.
+
+Ranks save and leave together at a step boundary when there is training to save; whoever has not
+left within the pods' grace period is left behind. The end stands in status before any pod goes.
+"""
+
+from typing import Any, Final, cast
+
+from rtj_api.reasons import ConditionType, EventReason, Reason
+from rtj_operator.policy.conditions import fail, with_condition
+from rtj_operator.policy.decision import Action, DeleteJob, DeletePod
+from rtj_operator.policy.observation import PodObservation
+from rtj_operator.policy.pending import Signal, clock, lasted
+from rtj_operator.policy.plan import Plan, ended, runs
+from rtj_operator.policy.recovery import renewed
+from rtj_operator.policy.times import unix
+
+# Pods without terminationGracePeriodSeconds in the template.
+GRACE_SECONDS: Final = 60.0
+
+
+def grace(plan: Plan) -> float:
+    """Seconds that saving and leaving, and a pod's end, may take."""
+    pod = plan.spec.template.get("spec")
+    given = cast("dict[str, Any]", pod).get("terminationGracePeriodSeconds") if pod else None
+    return float(given) if isinstance(given, int) else GRACE_SECONDS
+
+
+def complete(plan: Plan) -> Plan:
+    """Complete when the coordinator or the ended pods say so; Failed if a restart is useless."""
+    if not plan.live:
+        return plan
+    view = plan.view
+    outcome = view.outcome if view is not None and view.run == plan.status.run else None
+    if outcome is not None and outcome.state == "refused":
+        return fail(plan, Reason.DO_NOT_RESTART, f"A restart would not help: {outcome.message}")
+    if (outcome is None or outcome.state != "succeeded") and not _all_finished(plan):
+        return plan
+    text = "Every rank reached the end of training."
+    plan = with_condition(plan, ConditionType.COMPLETE, "True", Reason.TRAINING_FINISHED, text)
+    plan = plan.write(completion_time=plan.now_text, recovery=None)
+    return plan.tell("Normal", EventReason.COMPLETED, text)
+
+
+def _all_finished(plan: Plan) -> bool:
+    """As many trained positions as there are say "finished" in their termination logs."""
+    messages = (pod.termination for pod in plan.workers().values() if pod.termination)
+    positions = {
+        m.position
+        for m in messages
+        if m.outcome == "finished" and m.run == plan.status.run and m.position >= 0
+    }
+    return len(positions) >= plan.nodes
+
+
+def leave(plan: Plan) -> Plan:
+    """Suspended, or Failed by the active deadline, once the ranks have saved and left."""
+    if not plan.stopping:
+        end = plan.active_deadline
+        return plan.wake_at(end) if end is not None and plan.training else plan
+    plan, over = lasted(plan, Signal.SUSPENDING, "job", grace(plan))
+    if not over and not _nothing_to_save(plan):
+        text = "Ranks are saving and leaving."
+        return with_condition(plan, ConditionType.SUSPENDED, "False", Reason.SUSPENDING, text)
+    plan = plan.write(recovery=None)
+    if plan.past_active_deadline:
+        limit = plan.spec.active_deadline_seconds
+        text = f"The job ran longer than spec.activeDeadlineSeconds ({limit} s)."
+        return fail(plan, Reason.ACTIVE_DEADLINE_EXCEEDED, text)
+    text = "spec.suspend is true; set it to false to go on."
+    plan = with_condition(plan, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, text)
+    return plan.tell("Normal", EventReason.SUSPENDED, "All ranks left; pods are deleted")
+
+
+def _nothing_to_save(plan: Plan) -> bool:
+    view = plan.view
+    if view is not None and view.run == plan.status.run:
+        return view.outcome.state in ("saved", "stopped") or (
+            plan.live_view is not None and view.ranks_training == 0 and view.step < 0
+        )
+    return not any(runs(pod) for pod in plan.workers().values())
+
+
+def await_gang(plan: Plan) -> Plan:
+    """Failed when not all workers were up and heard of within the start deadline.
+
+    When they are, a recovery's own deadline counts from then: waiting for a machine is not its
+    fault.
+    """
+    if not plan.training:
+        return plan
+    if _assembled(plan):
+        recovery = plan.status.recovery
+        waited = clock(plan, Signal.GANG_INCOMPLETE, "workers") is not None
+        return plan.write(recovery=renewed(plan, recovery)) if waited and recovery else plan
+    limit = plan.spec.resilience.progress.start_deadline_seconds
+    plan, over = lasted(plan, Signal.GANG_INCOMPLETE, "workers", limit)
+    if not over:
+        return plan
+    available = plan.condition(ConditionType.NODES_AVAILABLE)
+    why = f" {available.message}" if available and available.status != "True" else ""
+    text = (
+        f"Not all of {plan.nodes} workers were running within {limit} s "
+        f"(spec.resilience.progress.startDeadlineSeconds).{why}"
+    )
+    return fail(plan, Reason.START_DEADLINE_EXCEEDED, text)
+
+
+def _assembled(plan: Plan) -> bool:
+    if sum(runs(pod) for pod in plan.workers().values()) < plan.nodes:
+        return False
+    if plan.holds(ConditionType.RUNNING) and plan.status.recovery is None:
+        return True
+    view = plan.live_view
+    return view is not None and sum(w.connected for w in view.workers) >= plan.nodes
+
+
+def wind_down(plan: Plan) -> tuple[Action, ...]:
+    """What still goes of a job that is suspended or finished.
+
+    A finished job's workers, or a failed one's suspect, are told to end by themselves, so that
+    their logs stay; the coordinator goes when they have.
+    """
+    if plan.live or not plan.started:
+        return ()
+    left = [pod for pod in plan.seen.pods if not ended(pod) or not plan.finished]
+    waited_for = {pod.uid for pod in left if _may_end_by_itself(plan, pod)}
+    if waited_for:
+        left = [pod for pod in left if pod.role == "worker" and pod.uid not in waited_for]
+    return tuple(
+        DeletePod(name=pod.name, uid=pod.uid, force=pod.deleting)
+        for pod in left
+        if not pod.deleting or (pod.node and pod.node not in plan.seen.nodes)
+    )
+
+
+def _may_end_by_itself(plan: Plan, pod: PodObservation) -> bool:
+    end = plan.status.completion_time
+    if not plan.finished or end is None or plan.live_view is None or pod.role != "worker":
+        return False
+    if plan.now >= unix(end) + grace(plan) or not runs(pod):
+        return False
+    view, recovery = plan.live_view, plan.status.recovery
+    if plan.holds(ConditionType.FAILED):
+        return recovery is not None and recovery.pod is not None and recovery.pod.uid == pod.uid
+    return any(w.pod_uid == pod.uid and w.connected and w.position >= 0 for w in view.workers)
+
+
+def linger(plan: Plan) -> Plan:
+    """Looked at again when the grace of the last pods or the time to live is over."""
+    end, ttl = plan.status.completion_time, plan.spec.ttl_seconds_after_finished
+    if not plan.finished or end is None:
+        return plan
+    if any(not ended(pod) for pod in plan.seen.pods) and plan.now < unix(end) + grace(plan):
+        plan = plan.wake_at(unix(end) + grace(plan))
+    if ttl is not None and plan.now < unix(end) + ttl:
+        plan = plan.wake_at(unix(end) + ttl)
+    return plan
+
+
+def expire(plan: Plan) -> tuple[Action, ...]:
+    """The job itself, when its time to live after the end is over."""
+    end, ttl = plan.status.completion_time, plan.spec.ttl_seconds_after_finished
+    if not plan.finished or end is None or ttl is None or plan.now < unix(end) + ttl:
+        return ()
+    return (DeleteJob(uid=plan.seen.job.uid),)

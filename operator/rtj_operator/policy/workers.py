@@ -1,0 +1,89 @@
+"""Which worker pods should exist: one incarnation a slot, the next reserved before any is touched.
+
+A slot's incarnation in status is the reservation: pods of an older one go, the one it names is
+made. Nothing waits for a terminating predecessor, which on a dead node would be for ever.
+"""
+
+from rtj_api.reasons import EventReason
+from rtj_operator.policy.decision import CreatePod, DeletePod
+from rtj_operator.policy.nodes import excluded_names
+from rtj_operator.policy.observation import PodObservation
+from rtj_operator.policy.plan import Plan, ended
+
+
+def pod(plan: Plan, slot: int | None) -> PodObservation | None:
+    """The pod that holds a slot now."""
+    return None if slot is None else plan.workers().get(slot)
+
+
+def next_incarnation(plan: Plan, slot: int) -> Plan:
+    """The plan with a slot's next incarnation reserved: above status and every live pod."""
+    live = (p.incarnation for p in plan.seen.pods if p.role == "worker" and p.slot == slot)
+    incarnation = 1 + max((plan.incarnation(slot), *live))
+    return plan.write(incarnations={**plan.status.incarnations, str(slot): incarnation})
+
+
+def replace(plan: Plan, slot: int, reason: str) -> Plan:
+    """The plan with a slot's pod replaced."""
+    plan = next_incarnation(plan, slot)
+    text = f"Slot {slot} gets a new pod (incarnation {plan.incarnation(slot)}): {reason}"
+    return plan.tell("Normal", EventReason.POD_REPLACED, text)
+
+
+def creations(plan: Plan) -> tuple[CreatePod, ...]:
+    """Worker pods that status wants and the cluster lacks."""
+    if not plan.training:
+        return ()
+    present = plan.workers()
+    excluded = excluded_names(plan)
+    return tuple(
+        CreatePod(
+            role="worker",
+            slot=slot,
+            incarnation=plan.incarnation(slot),
+            zone=plan.status.zone,
+            excluded_nodes=excluded,
+        )
+        for slot in plan.slots
+        if slot not in present
+    )
+
+
+def deletions(plan: Plan) -> tuple[DeletePod, ...]:
+    """Pods of incarnations that no longer count, and surplus spares.
+
+    The newest one of a slot that ended by itself stays, so that its log can still be read.
+    """
+    if not plan.live:
+        return ()
+    old = plan.superseded()
+    readable = _newest_ended(old)
+    deletes = [_delete(plan, p) for p in old if p.uid not in readable]
+    deletes += [_delete(plan, p) for p in plan.workers().values() if _surplus(plan, p)]
+    return tuple(d for d in deletes if d is not None)
+
+
+def _newest_ended(pods: tuple[PodObservation, ...]) -> frozenset[str]:
+    newest: dict[tuple[str, int], PodObservation] = {}
+    for p in sorted(pods, key=lambda p: p.incarnation):
+        if p.phase == "Failed" and not p.deleting:
+            newest[p.role, p.slot] = p
+    return frozenset(p.uid for p in newest.values())
+
+
+def _delete(plan: Plan, p: PodObservation) -> DeletePod | None:
+    # A pod whose node object is gone has no kubelet that could ever confirm its end.
+    orphan = bool(p.node) and p.node not in plan.seen.nodes and not ended(p)
+    if p.deleting and not orphan:
+        return None
+    return DeletePod(name=p.name, uid=p.uid, force=p.deleting and orphan)
+
+
+def _surplus(plan: Plan, p: PodObservation) -> bool:
+    if p.slot in plan.slots:
+        return False
+    view = plan.live_view
+    if view is None:
+        return False
+    places = {w.slot: w.position for w in view.workers if w.pod_uid == p.uid}
+    return places.get(p.slot, -1) < 0
