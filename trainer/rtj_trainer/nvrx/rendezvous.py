@@ -75,6 +75,9 @@ class Rendezvous:
         self._store = store
         self._id = rendezvous_id
         self._closed = -1
+        # (round, joined) of the closed round whose members are known, and these.
+        self._known: tuple[int, int] = (-1, 0)
+        self._members: tuple[Participant, ...] = ()
 
     async def exists(self) -> bool:
         """Whether nvrx-control has made this run's keys."""
@@ -93,7 +96,7 @@ class Rendezvous:
         return Rounds(
             closed=self._closed,
             open=is_open,
-            participants=await self._participants(newest, int(values.get(joined, b"0"))),
+            participants=await self._newest_members(newest, is_open, int(values.get(joined, b"0"))),
             shutdown=values.get(shutdown, b"").decode(errors="replace"),
             finished=last_member in values,
         )
@@ -132,6 +135,17 @@ class Rendezvous:
                 if state != CLOSED:
                     return state == OPEN
                 self._closed = number
+
+    async def _newest_members(
+        self, newest: int, is_open: bool, joined: int
+    ) -> tuple[Participant, ...]:
+        """Members of the newest round; those of a closed one do not change any more."""
+        if is_open:
+            return await self._participants(newest, joined)
+        if self._known != (newest, joined):
+            self._members = await self._participants(newest, joined)
+            self._known = (newest, joined)
+        return self._members
 
     async def _participants(self, newest: int, joined: int) -> tuple[Participant, ...]:
         slots = [self._barrier(f"slot_{entry}") for entry in range(1, joined + 1)]

@@ -1,0 +1,213 @@
+"""Connections of agents and operators: the handshake's server side, reading and writing frames.
+
+Both sockets use the same machinery. A client that does not prove that it knows the job's key within
+the deadline is turned away; the key itself never crosses the wire (rtj_api.auth).
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from rtj_api import auth
+from rtj_api.messages import (
+    PROTOCOL_MAX,
+    PROTOCOL_MIN,
+    Challenge,
+    Frame,
+    Hello,
+    Proof,
+    Refused,
+    Welcome,
+    encode,
+)
+
+log = logging.getLogger("rtj.coordinator")
+
+HANDSHAKE_SECONDS: Final = 5.0
+SEND_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 1.0
+
+Refusal = tuple[str, str]
+Decode = Callable[[bytes | str], Frame]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this coordinator is."""
+
+    job_uid: str
+    incarnation: int
+    key: bytes
+
+
+class Peer:
+    """One proven connection. What is offered last is sent; what was not sent yet is forgotten,
+    because every frame carries the whole state."""
+
+    def __init__(self, hello: Hello, socket: web.WebSocketResponse, request: web.Request) -> None:
+        self.hello = hello
+        self._socket = socket
+        self._request = request
+        self._next: str | None = None
+        self._offered = asyncio.Event()
+        self._complained = False
+
+    def offer(self, text: str) -> None:
+        """Send this as soon as the connection takes it."""
+        self._next = text
+        self._offered.set()
+
+    def abort(self) -> None:
+        """Close at once, without a word."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    async def frames(self, decode: Decode) -> AsyncGenerator[Frame]:
+        """Frames until the connection ends; what does not decode is told once and skipped."""
+        writing = asyncio.create_task(self._write())
+        try:
+            while (data := await _receive(self._socket)) is not None:
+                try:
+                    frame = decode(data)
+                except msgspec.DecodeError as error:
+                    self._complain(f"frame not understood, ignored: {error}")
+                else:
+                    yield frame
+        finally:
+            writing.cancel()
+
+    def misplaced(self, frame: Frame) -> None:
+        """A frame that this side does not take."""
+        self._complain(f"{type(frame).__name__} is not for this side, ignored")
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._offered.wait()
+                self._offered.clear()
+                text, self._next = self._next, None
+                if text is not None:
+                    async with asyncio.timeout(SEND_SECONDS):
+                        await self._socket.send_str(text)
+        except (OSError, TimeoutError, RuntimeError) as error:
+            self._complain(f"cannot be written to: {error!r}")
+            self.abort()
+
+    def _complain(self, text: str) -> None:
+        level = logging.DEBUG if self._complained else logging.WARNING
+        self._complained = True
+        log.log(level, "%s: %s", self.hello.pod_name or self.hello.role, text)
+
+
+class Endpoint:
+    """One WebSocket path: lets in who proves itself and serves it."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        role: Literal["worker", "operator"],
+        decode: Decode,
+        max_frame_bytes: int,
+        max_connections: int,
+        admit: Callable[[Hello], Refusal | None],
+        serve: Callable[[Peer], Awaitable[None]],
+    ) -> None:
+        self._identity = identity
+        self._role = role
+        self._decode = decode
+        self._max_frame_bytes = max_frame_bytes
+        self._max_connections = max_connections
+        self._admit = admit
+        self._serve = serve
+        self._open = 0
+        # Clients turned away, by reason.
+        self.refusals: Counter[str] = Counter()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """aiohttp's handler."""
+        if self._open >= self._max_connections:
+            self.refusals["full"] += 1
+            return web.Response(status=503, text="too many connections")
+        socket = web.WebSocketResponse(
+            max_msg_size=self._max_frame_bytes, compress=False, timeout=_CLOSE_SECONDS
+        )
+        await socket.prepare(request)
+        self._open += 1
+        try:
+            hello = await self._let_in(socket)
+            if hello is not None:
+                await self._serve(Peer(hello, socket, request))
+        except OSError as error:
+            log.debug("%s: connection ended: %r", request.remote, error)
+        finally:
+            self._open -= 1
+            await socket.close()
+        return socket
+
+    async def _let_in(self, socket: web.WebSocketResponse) -> Hello | None:
+        """The handshake; None if the client was turned away or left."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                return await self._shake_hands(socket)
+        except TimeoutError:
+            self.refusals["timeout"] += 1
+        except msgspec.DecodeError as error:
+            await self._refuse(socket, ("protocol", f"handshake not understood: {error}"))
+        return None
+
+    async def _shake_hands(self, socket: web.WebSocketResponse) -> Hello | None:
+        raw = await _receive(socket)
+        if raw is None:
+            return None
+        hello = self._decode(raw)
+        refusal = self._check(hello)
+        if refusal is not None or not isinstance(hello, Hello):
+            return await self._refuse(socket, refusal or ("protocol", "Hello was due"))
+        key, nonce = self._identity.key, auth.new_nonce()
+        said = raw.encode() if isinstance(raw, str) else raw
+        await _send(socket, Challenge(nonce=nonce, proof=auth.proof(key, "server", said, nonce)))
+        answer = await _receive(socket)
+        if answer is None:
+            return None
+        proof = self._decode(answer)
+        if not isinstance(proof, Proof) or not auth.proves(key, "client", said, nonce, proof.proof):
+            return await self._refuse(socket, ("bad-proof", "the job's key is not known to you"))
+        refusal = self._admit(hello)
+        if refusal is not None:
+            return await self._refuse(socket, refusal)
+        protocol = min(PROTOCOL_MAX, hello.protocol_max)
+        incarnation = self._identity.incarnation
+        await _send(socket, Welcome(protocol=protocol, coordinator_incarnation=incarnation))
+        return hello
+
+    def _check(self, hello: Frame) -> Refusal | None:
+        """What can be judged before the proof."""
+        if not isinstance(hello, Hello) or hello.role != self._role:
+            return "protocol", f"a Hello of a {self._role} was due"
+        if hello.job_uid != self._identity.job_uid:
+            return "wrong-job", f"this is the coordinator of job {self._identity.job_uid}"
+        if hello.protocol_min > PROTOCOL_MAX or hello.protocol_max < PROTOCOL_MIN:
+            return "protocol", f"protocols {PROTOCOL_MIN} to {PROTOCOL_MAX} are spoken here"
+        return None
+
+    async def _refuse(self, socket: web.WebSocketResponse, refusal: Refusal) -> None:
+        reason, message = refusal
+        self.refusals[reason] += 1
+        log.info("%s refused: %s: %s", self._role, reason, message)
+        await _send(socket, Refused(reason=reason, message=message))
+
+
+async def _send(socket: web.WebSocketResponse, frame: Frame) -> None:
+    await socket.send_str(encode(frame).decode())
+
+
+async def _receive(socket: web.WebSocketResponse) -> bytes | str | None:
+    """The next frame's data; None when the connection ended."""
+    message = await socket.receive()
+    return message.data if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) else None

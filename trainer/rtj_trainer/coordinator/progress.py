@@ -1,0 +1,96 @@
+"""How far the training is, from the ranks' beats. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rtj_api.messages import RankBeat
+from rtj_trainer.coordinator.table import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank is: worker, position and its last record."""
+
+    worker: Worker
+    position: int
+    beat: RankBeat
+
+
+@dataclass(slots=True)
+class Progress:
+    """Kept over the coordinator's life; `survey` brings it up to date."""
+
+    # Lowest completed step over the ranks in training; -1 unless all of them stand at one.
+    step: int = -1
+    highest_step: int = -1
+    # When highest_step last grew (monotonic seconds).
+    grown_at: float = 0.0
+    checkpoint_step: int = -1
+    ranks_training: int = 0
+    # All ranks of all positions live in the same round.
+    complete: bool = False
+    round: int = -1
+    # In-process iteration of the present round's processes.
+    iteration: int = 0
+    # (position, local rank) that said so in the newest round.
+    done: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    saved: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+
+    def survey(self, places: Sequence[Place], ranks: int, now: float) -> None:
+        """Take in all ranks of the position holders; `ranks`: how many there should be."""
+        newest = max((place.beat.round for place in places), default=-1)
+        if newest != self.round:
+            self.round, self.iteration = newest, 0
+            self.done.clear()
+            self.saved.clear()
+        here = [place for place in places if place.beat.round == newest]
+        self._mark(here)
+        living = [place.beat for place in here if place.beat.alive]
+        self.ranks_training = len(living)
+        self.complete = len(living) == ranks > 0
+        self.step = min((beat.step for beat in living), default=-1)
+        self.iteration = max([self.iteration, *(place.beat.iteration for place in here)])
+        self._grow((place.beat for place in here), now)
+
+    def new_run(self, now: float) -> None:
+        """Rounds count from 0 again."""
+        self.round, self.iteration = -1, 0
+        self.done.clear()
+        self.saved.clear()
+        self.step, self.ranks_training, self.complete = -1, 0, False
+        self.grown_at = now
+
+    def _mark(self, places: Iterable[Place]) -> None:
+        for place in places:
+            key = (place.position, place.beat.local_rank)
+            if place.beat.done:
+                self.done.add(key)
+            if place.beat.saved:
+                self.saved.add(key)
+
+    def _grow(self, beats: Iterable[RankBeat], now: float) -> None:
+        for beat in beats:
+            self.checkpoint_step = max(self.checkpoint_step, beat.checkpoint_step)
+            if beat.step > self.highest_step:
+                self.highest_step = beat.step
+                self.grown_at = now
+
+
+def odd_one_out(places: Sequence[Place]) -> Place | None:
+    """Of ranks that all stand still, the one that the others wait for; None when it is unclear.
+
+    That is the only one at the lowest step; or, all being at one step, the only one that is in
+    another phase than all others (phases are recorded before each collective, see names of phases
+    in rtj_trainer). Two ranks in two phases accuse each other: nobody is blamed.
+    """
+    if len(places) < 2:
+        return None
+    lowest = min(place.beat.step for place in places)
+    behind = [place for place in places if place.beat.step == lowest]
+    if len(behind) < len(places):
+        return behind[0] if len(behind) == 1 else None
+    by_phase: dict[str, list[Place]] = {}
+    for place in places:
+        by_phase.setdefault(place.beat.phase, []).append(place)
+    alone = [group[0] for group in by_phase.values() if len(group) == 1]
+    return alone[0] if len(by_phase) == 2 and len(alone) == 1 else None

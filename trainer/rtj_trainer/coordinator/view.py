@@ -1,0 +1,71 @@
+"""The job view that the operator is sent. Pure."""
+
+from msgspec.structs import replace
+
+from rtj_api.messages import JobView, WorkerView
+from rtj_trainer.coordinator.core import Core
+from rtj_trainer.coordinator.table import Worker
+
+# Beat intervals after which a connected worker is called silent.
+_MISSED_BEATS = 2.0
+
+
+def job_view(core: Core, incarnation: int, refused_hellos: int, now: float) -> JobView:
+    """Everything that the coordinator knows."""
+    directive = core.intent.directive
+    counts = core.restarts.counts
+    return JobView(
+        coordinator_incarnation=incarnation,
+        epoch=0 if directive is None else directive.epoch,
+        directive_number=0 if directive is None else directive.number,
+        run=max(0, core.gang.run),
+        round=core.gang.rounds.closed,
+        control=core.control.state,
+        workers=tuple(_worker_view(core, worker, now) for worker in _shown(core)),
+        step=core.progress.step,
+        highest_step=core.progress.highest_step,
+        checkpoint_step=core.progress.checkpoint_step,
+        ranks_training=core.progress.ranks_training,
+        progress_age_seconds=round(max(0.0, now - core.progress.grown_at), 2),
+        in_process_restarts=counts.in_process,
+        in_job_restarts=counts.in_job,
+        faults=core.ledger.shown(now + core.wall_offset),
+        outcome=core.outcome,
+        restart=core.gang.restart,
+        refused_hellos=refused_hellos,
+    )
+
+
+def without_ages(view: JobView) -> JobView:
+    """The view as it is compared with the one before: time passing is no change."""
+    workers = tuple(replace(worker, silent_seconds=0.0) for worker in view.workers)
+    return replace(view, workers=workers, progress_age_seconds=0.0)
+
+
+def _shown(core: Core) -> list[Worker]:
+    """Workers that the operator wants, and strangers that are still connected."""
+    directive = core.intent.directive
+    pods = {} if directive is None else directive.pods
+    shown = [worker for worker in core.table if worker.connection or worker.uid in pods]
+    return sorted(shown, key=lambda worker: (worker.slot, worker.incarnation))
+
+
+def _worker_view(core: Core, worker: Worker, now: float) -> WorkerView:
+    directive = core.intent.directive
+    interval = 1.0 if directive is None else directive.beat_interval_seconds
+    silent = now - worker.heard_at
+    beating = worker.connection and silent <= _MISSED_BEATS * interval
+    seat = core.gang.seats.of(worker.uid)
+    ranks = () if worker.beat is None else worker.beat.ranks
+    return WorkerView(
+        slot=worker.slot,
+        incarnation=worker.incarnation,
+        pod_uid=worker.uid,
+        connected=bool(worker.connection),
+        silent_seconds=0.0 if beating else round(silent, 2),
+        position=-1 if seat is None else seat.position,
+        launcher=worker.launcher,
+        terminating=worker.terminating,
+        step=min((rank.step for rank in ranks), default=-1),
+        ranks_done=sum(rank.done for rank in ranks),
+    )
