@@ -106,7 +106,7 @@ class Cluster:
                 self._start(specs, programs, pause, on_progress)
             wanted = [pause, *(products.result() if products else [])]
             self._load(specs, wanted, on_progress)
-            self._write_record(Record(specs, _paths(programs), {i.name: i.id for i in wanted}))
+            self._write_record(Record(specs, _paths(programs), self._images_with(wanted)))
             on_progress(Step(TASK, f"{nodes} nodes ready, {self.kubeconfig}", finished=True))
 
     def down(self) -> None:
@@ -120,8 +120,7 @@ class Cluster:
             record = self._record()
             images = build.products(on_progress)
             self._load(record.nodes, images, on_progress)
-            known = record.images | {image.name: image.id for image in images}
-            self._write_record(Record(record.nodes, record.programs, known))
+            self._write_record(Record(record.nodes, record.programs, self._images_with(images)))
 
     def restart_node(self, name: str) -> None:
         """Bring a node back empty, as a repaired or replaced machine of the same name."""
@@ -188,7 +187,7 @@ class Cluster:
 
     def _load(self, specs: Iterable[NodeSpec], images: Sequence[Image], report: Report) -> None:
         """Bring images to all nodes; two at a time, for it is work for the disk."""
-        known = self._record().images if self.layout.record.exists() else {}
+        known = self._known_images()
         changed = [image for image in images if known.get(image.name) != image.id]
         if not changed:
             return
@@ -254,6 +253,13 @@ class Cluster:
 
     def _node_names(self) -> list[str]:
         return [spec.name for spec in self._record().nodes]
+
+    def _known_images(self) -> dict[str, str]:
+        """Names and ids of the images that the nodes have."""
+        return self._record().images if self.layout.record.exists() else {}
+
+    def _images_with(self, loaded: Iterable[Image]) -> dict[str, str]:
+        return self._known_images() | {image.name: image.id for image in loaded}
 
     def _record(self) -> Record:
         try:
