@@ -3,6 +3,6 @@
 A training script needs one line a step, `rtj_trainer.beat(step=...)`; see `rtj_trainer.rank`.
 """
 
-from rtj_trainer.rank import beat, done, leave, leave_wanted, phase, should_leave
+from rtj_trainer.rank import beat, done, leave, leave_wanted, life, phase, should_leave
 
-__all__ = ["beat", "done", "leave", "leave_wanted", "phase", "should_leave"]
+__all__ = ["beat", "done", "leave", "leave_wanted", "life", "phase", "should_leave"]

@@ -57,6 +57,11 @@ class Rank:
         text = f"{type(error).__name__}: {error}"
         self._writer.update(phase="failed", error=text, error_iteration=iteration)
 
+    def life(self) -> str:
+        """Which life of the training this is: every recovery, of whatever rung, begins a new one."""
+        record = self._writer.record
+        return f"run={record.run} round={record.round} iteration={record.iteration}"
+
     def ended(self, saved: bool) -> None:
         """Training is over for this rank: finished, or saved to go on later."""
         self._writer.update(done=not saved, saved=saved, phase="saved" if saved else "done")
@@ -95,6 +100,11 @@ def phase(name: str) -> None:
     """Say what comes next; set before each collective, so that of many ranks that wait for one
     the one they wait for can be told."""
     beat(phase=name)
+
+
+def life() -> str:
+    """Run, round and in-process iteration of this process, for log lines; "" outside a job."""
+    return "" if (rank := current()) is None else rank.life()
 
 
 def done() -> None:

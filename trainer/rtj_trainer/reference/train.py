@@ -127,7 +127,8 @@ class Training:
         if dist.get_rank() == 0:
             mean, seconds = total / dist.get_world_size(), time.monotonic() - started
             # Nine digits give a float32 back exactly.
-            log.info("step=%d loss=%.9g seconds=%.3f", self._state.step, mean, seconds)
+            text = "step=%d loss=%.9g seconds=%.3f %s"
+            log.info(text, self._state.step, mean, seconds, rtj_trainer.life())
         return votes > 0
 
     def _pace(self, started: float) -> None:
