@@ -58,7 +58,7 @@ class Rank:
         self._writer.update(phase="failed", error=text, error_iteration=iteration)
 
     def life(self) -> str:
-        """Which life of the training this is: every recovery, of whatever rung, begins a new one."""
+        """Which life of the training this is: a recovery of any rung begins a new one."""
         record = self._writer.record
         return f"run={record.run} round={record.round} iteration={record.iteration}"
 
