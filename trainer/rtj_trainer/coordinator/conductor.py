@@ -59,6 +59,7 @@ class Conductor:
         self._workers: dict[str, Peer] = {}
         self._sent: dict[Peer, tuple[WorkerDirective, float]] = {}
         self._viewers: set[Peer] = set()
+        self._wished: tuple[object, ...] = ()
         self._shown: JobView | None = None
         self._shown_at = float("-inf")
         self.worker_endpoint = Endpoint(
@@ -145,9 +146,9 @@ class Conductor:
             while True:
                 woken.clear()
                 now = time.monotonic()
-                wished = _wishes(self._core)
                 self._core.settle(now)
-                if self._core.store_actions or _wishes(self._core) != wished:
+                wished, self._wished = self._wished, _wishes(self._core)
+                if self._core.store_actions or self._wished != wished:
                     self._settled.all()
                 self._direct_workers(now)
                 self._show(now)
