@@ -1,0 +1,147 @@
+"""A real etcd and API server for the whole run; a namespace of its own for each test."""
+
+import secrets
+import subprocess
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.api.support.api import Api, connect, until
+from tests.api.support.kubectl import Kubectl
+from tests.api.support.process import OperatorProcess
+from tests.api.support.server import ApiServer
+
+REPOSITORY = Path(__file__).parents[2]
+CHART = REPOSITORY / "charts" / "resilient-training-operator"
+CRD = REPOSITORY / "crds" / "resilienttrainingjobs.yaml"
+OPERATOR_NAMESPACE = "rtj-system"
+
+OperatorFactory = Callable[..., OperatorProcess]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.api)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ApiServer]:
+    """etcd and API server, without our CRD."""
+    running = ApiServer(tmp_path_factory.mktemp("api-server"))
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def prepared(server: ApiServer) -> ApiServer:
+    """With the CRD, and the rights that the chart gives to the operator."""
+    kubectl = [str(server.program("kubectl"))]
+    kubectl.append(f"--kubeconfig={server.kubeconfig(server.admin_token, 'admin')}")
+    subprocess.run([*kubectl, "create", "namespace", OPERATOR_NAMESPACE], check=True)
+    subprocess.run([*kubectl, "apply", "--server-side", "-f", str(CRD)], check=True)
+    rights = subprocess.run(
+        [
+            str(server.program("helm")),
+            "template",
+            "rtj",
+            str(CHART),
+            f"--namespace={OPERATOR_NAMESPACE}",
+            # Helm alone would take the cluster for the oldest that it knows.
+            "--kube-version=1.34.0",
+            "--show-only=templates/rbac.yaml",
+            "--show-only=templates/serviceaccount.yaml",
+        ],
+        check=True,
+        capture_output=True,
+    ).stdout
+    subprocess.run([*kubectl, "apply", "-f", "-"], input=rights, check=True)
+    crd = yaml.safe_load(CRD.read_text())["metadata"]["name"]
+    subprocess.run([*kubectl, "wait", "--for=condition=Established", f"crd/{crd}"], check=True)
+    return server
+
+
+@pytest.fixture
+async def api(prepared: ApiServer) -> AsyncGenerator[Api]:
+    """An administrator's client."""
+    async with connect(prepared.url, prepared.admin_token) as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(api: Api) -> AsyncGenerator[str]:
+    """A namespace without jobs. No controller runs, so that it stays, but its jobs go."""
+    name = f"test-{secrets.token_hex(4)}"
+    await api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    yield name
+    jobs = f"/apis/resilience.training/v1alpha1/namespaces/{name}/resilienttrainingjobs"
+    await api.delete(jobs)
+    await api.delete(f"/api/v1/namespaces/{name}/pods", grace_seconds=0)
+
+
+@pytest.fixture(scope="session")
+def kubectl(prepared: ApiServer) -> Kubectl:
+    """kubectl and helm, as the administrator."""
+    return Kubectl(prepared)
+
+
+@pytest.fixture(scope="session")
+def master_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The operator's master key, as mounted from its Secret."""
+    path = tmp_path_factory.mktemp("master") / "key"
+    path.write_text(secrets.token_hex(32))
+    return path
+
+
+@pytest.fixture
+async def operators(
+    prepared: ApiServer, api: Api, namespace: str, master_key: Path, tmp_path: Path
+) -> AsyncGenerator[OperatorFactory]:
+    """Makes operator processes with the chart's rights, which contend for a lease of this test."""
+    account = (
+        f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/serviceaccounts/rtj-resilient-training-operator"
+    )
+    grant = await api.create(f"{account}/token", {"spec": {"expirationSeconds": 7200}})
+    kubeconfig = prepared.kubeconfig(grant["status"]["token"], "operator")
+    lease = "/apis/coordination.k8s.io/v1/namespaces/rtj-system/leases/resilient-training-operator"
+    with ExitStack() as stack:
+
+        def make(name: str = "operator", **environment: str) -> OperatorProcess:
+            defaults = {
+                "KUBECONFIG": str(kubeconfig),
+                "RTJ_OPERATOR_NAMESPACES": namespace,
+                "RTJ_OPERATOR_LEASE_NAMESPACE": OPERATOR_NAMESPACE,
+                "RTJ_OPERATOR_MASTER_KEY_FILE": str(master_key),
+            }
+            process = OperatorProcess(tmp_path, name, {**defaults, **environment})
+            return stack.enter_context(process)
+
+        yield make
+    # Killed holders leave it behind, and the next test need not wait for it to expire.
+    if await api.find(lease):
+        await api.delete(lease)
+    _assert_no_traceback(tmp_path)
+
+
+def _assert_no_traceback(folder: Path) -> None:
+    for log in folder.glob("*.log"):
+        assert "Traceback" not in log.read_text(), f"see {log}"
+
+
+@pytest.fixture
+async def operator(operators: OperatorFactory) -> OperatorProcess:
+    """One operator that leads."""
+    process = operators()
+
+    async def leads() -> bool:
+        return process.probe("/readyz") == 200 and process.metrics().get("rtj_leader") == 1
+
+    await until("the operator leads", leads, seconds=30)
+    return process
