@@ -74,9 +74,10 @@ def workers_service(job: str) -> str:
     return f"{job}-workers"
 
 
-def key_secret(job: str) -> str:
-    """Secret with the job's key."""
-    return f"{job}-key"
+def key_secret(job: str, uid: str) -> str:
+    """Secret with the job's key. The UID is part of the name: the operator reads no Secret, so it
+    could not tell one that a deleted job of the same name has left from its own."""
+    return f"{job}-key-{uid[:8]}"
 
 
 def network_policy(job: str) -> str:

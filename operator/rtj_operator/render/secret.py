@@ -11,7 +11,7 @@ def key_secret(job: JobRef, key: bytes) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata(job, names.key_secret(job.name)),
+        "metadata": metadata(job, names.key_secret(job.name, job.uid)),
         "type": "Opaque",
         "immutable": True,
         "data": {names.SECRET_KEY: base64.b64encode(key.hex().encode()).decode()},

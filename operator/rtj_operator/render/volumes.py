@@ -47,7 +47,7 @@ def shared_volumes(job: JobRef) -> list[Manifest]:
         {"name": RUN, "emptyDir": {}},
         # Readable by any user of the container, since the template chooses who that is; the pod's
         # only other user is the script that the key is there to protect.
-        {"name": KEY, "secret": {"secretName": names.key_secret(job.name)}},
+        {"name": KEY, "secret": {"secretName": names.key_secret(job.name, job.uid)}},
     ]
 
 

@@ -150,6 +150,8 @@ class Actor:
             return False
         manifest = _manifest(scene.ref, scene.job.spec, action)
         name: str = manifest["metadata"]["name"]
+        if f"{PODS.kind}/{name}" in scene.memory.conflicts:
+            return False
         try:
             async with self._creates:
                 pod = await self._client.create(PODS, scene.job.namespace, manifest)

@@ -88,7 +88,7 @@ class ChildKeeper:
         Raises KubeError; a name held by somebody else becomes a conflict in `memory`.
         """
         for child in self._children(job, incarnation):
-            if child.id not in memory.children.present:
+            if child.id not in memory.children.present and child.id not in memory.conflicts:
                 await self._create(child, job, memory)
         if memory.children.service_incarnation not in (None, incarnation):
             await self._point(job, memory, incarnation)
@@ -97,7 +97,7 @@ class ChildKeeper:
         return (
             _Child(
                 SECRETS,
-                names.key_secret(job.name),
+                names.key_secret(job.name, job.uid),
                 lambda: secret.key_secret(job, self._job_key(job.uid)),
             ),
             _Child(
