@@ -19,6 +19,8 @@ from rtj_operator.work.queue import JobKey
 log = logging.getLogger(__name__)
 
 RESTART_SECONDS: Final = 5.0
+# kopf's type for it is not public.
+IDENTITY: Any = "rtj-operator"
 
 
 class Shell:
@@ -49,6 +51,8 @@ class Shell:
             kopf.run(
                 registry=self._registry(loop),
                 settings=_settings(),
+                # Its own way of finding one fails for a user id without a name.
+                identity=IDENTITY,
                 standalone=True,
                 clusterwide=not self._namespaces,
                 namespaces=self._namespaces,

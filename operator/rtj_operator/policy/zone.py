@@ -4,10 +4,15 @@ Judged before each start and resume only; a claim that vanishes while training r
 kubelet and the user to notice, no reason to stop.
 """
 
+from typing import Final
+
 from rtj_api.reasons import ConditionType, Reason
 from rtj_api.spec import Checkpoints
 from rtj_operator.policy.conditions import with_condition
 from rtj_operator.policy.plan import Plan
+
+# Claims have no informer: a job that waits for one looks at it this often.
+RECHECK_SECONDS: Final = 5.0
 
 
 def resolve(plan: Plan) -> Plan:
@@ -17,6 +22,7 @@ def resolve(plan: Plan) -> Plan:
         return _resolved(plan, wanted)
     problem = _claim_problem(plan, checkpoints)
     if problem is not None:
+        plan = plan.wake_at(plan.now + RECHECK_SECONDS)
         return with_condition(plan, ConditionType.ZONE_RESOLVED, "False", *problem)
     zones = plan.seen.claim.zones if plan.seen.claim else ()
     if wanted and zones and wanted not in zones:
