@@ -179,6 +179,7 @@ class Gang:
             waits = len(done) >= self.processes_per_node and seat.launch != PENDING
             if waits and worker and (seat.position, seat.launch) not in joined:
                 self.seats.give(seat.position, seat.uid)
+                progress.forget(seat.position)
 
     def ask_restart(self, restart: int) -> None:
         """The operator's count of in-job restarts it asked for."""

@@ -60,6 +60,11 @@ class Progress:
         self.step, self.ranks_training, self.complete = -1, 0, False
         self.grown_at = now
 
+    def forget(self, position: int) -> None:
+        """The position's processes are of the past, with the marks they left."""
+        self.done = {mark for mark in self.done if mark[0] != position}
+        self.saved = {mark for mark in self.saved if mark[0] != position}
+
     def _mark(self, places: Iterable[Place]) -> None:
         for place in places:
             key = (place.position, place.beat.local_rank)
