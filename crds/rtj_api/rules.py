@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from rtj_api import names
 
-FieldReason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"]
+FieldReason = Literal["FieldValueForbidden", "FieldValueRequired"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,8 @@ class CelRule:
     message: str
     # Where the error points to, relative to `at`.
     field_path: str = ""
-    reason: FieldReason = "FieldValueInvalid"
+    # "Invalid" would be told with the type of the value in front of the words: `"object": write`.
+    reason: FieldReason = "FieldValueForbidden"
 
     def as_validation(self) -> dict[str, Any]:
         """The entry as the API server wants it."""
@@ -82,7 +83,6 @@ def _fixed(field: str, example: str) -> CelRule:
             f"(!has(self.{field}) || self.{field} == oldSelf.{field}))"
         ),
         field_path=f".{field}",
-        reason="FieldValueForbidden",
         message=(
             f"{example} is fixed while the job runs: set spec.suspend to true, change it, then "
             "set spec.suspend to false"
@@ -147,7 +147,6 @@ def _absent(field: str, instead: str) -> CelRule:
         at=POD,
         rule=f"!has(self.{field})",
         field_path=f".{field}",
-        reason="FieldValueForbidden",
         message=f"remove it: {instead}",
     )
 
@@ -165,7 +164,6 @@ OWNED_RULES: Final = (
         at=POD,
         rule="!has(self.hostNetwork) || !self.hostNetwork",
         field_path=".hostNetwork",
-        reason="FieldValueForbidden",
         message=(
             "remove it: NetworkPolicies do not protect the host's network and two jobs would "
             "share its ports; EFA works without it"
@@ -175,7 +173,6 @@ OWNED_RULES: Final = (
         at=POD,
         rule="!has(self.restartPolicy) || self.restartPolicy == 'Never'",
         field_path=".restartPolicy",
-        reason="FieldValueForbidden",
         message="write Never or remove it: the operator restarts workers, not the kubelet",
     ),
     *(
@@ -183,7 +180,6 @@ OWNED_RULES: Final = (
             at=f"{TEMPLATE}.metadata",
             rule=f"!has(self.{kind}) || self.{kind}.all(k, !k.startsWith('{names.GROUP}/'))",
             field_path=f".{kind}",
-            reason="FieldValueForbidden",
             message=f"remove the keys that begin with {names.GROUP}/: the operator sets them",
         )
         for kind in ("labels", "annotations")
@@ -224,7 +220,6 @@ CONTAINER_RULES: Final = (
             + "])))"
         ),
         field_path=".containers",
-        reason="FieldValueForbidden",
         message="remove the RTJ_ variables of identity (job, slot, pod, nodes): the operator sets "
         "them",
     ),
@@ -232,7 +227,6 @@ CONTAINER_RULES: Final = (
         at=POD,
         rule=f"!has(self.volumes) || self.volumes.all(v, !v.name.startsWith('{VOLUME_PREFIX}'))",
         field_path=".volumes",
-        reason="FieldValueForbidden",
         message=f"rename the volumes that begin with {VOLUME_PREFIX}: the operator's are named so",
     ),
 )
