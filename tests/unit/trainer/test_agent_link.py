@@ -205,3 +205,21 @@ async def test_change_is_told_at_once_but_not_faster_than_ten_times_a_second():
             times.append(await arrivals.get())
     gaps = [after - before for before, after in itertools.pairwise(times)]
     assert all(0.05 < gap < 1 for gap in gaps), gaps
+
+
+async def test_connection_that_breaks_is_made_again():
+    welcomed: asyncio.Queue[Hello] = asyncio.Queue()
+
+    async def peer(socket: web.WebSocketResponse) -> None:
+        welcomed.put_nowait(await _welcome(socket))
+        await socket.send_str(encode(WorkerDirective(state="park")).decode())
+        await socket.receive()
+        if welcomed.qsize() == 1:
+            await socket.close()
+        else:
+            socket._req.transport.abort()  # pyright: ignore
+
+    async with _against(peer) as worker:
+        for _ in range(3):
+            await worker.directives.get()
+    assert welcomed.qsize() >= 3

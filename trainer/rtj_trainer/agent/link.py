@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NoReturn
 
 import aiohttp
 import msgspec
@@ -110,7 +110,10 @@ class Link:
                     _log.warning("%s: %s", self._url, refusal)
                     wait = random.uniform(*_REFUSED_SECONDS)
                 except (LinkError, aiohttp.ClientError, OSError, TimeoutError) as error:
-                    _log.info("%s: %s; trying again", self._url, error or type(error).__name__)
+                    _log.info("%s: %r; trying again", self._url, error)
+                except Exception:
+                    # Training goes on without the coordinator, and without whatever this was.
+                    _log.exception("%s: trying again", self._url)
                 served = time.monotonic() - started > _HANDSHAKE_SECONDS
                 backoff = _BACKOFF_MIN_SECONDS if served else min(backoff * 2, _BACKOFF_MAX_SECONDS)
                 await asyncio.sleep(wait)
@@ -128,13 +131,22 @@ class Link:
             self._leased = proved
             self._metrics.connects.inc()
             _log.info("connected to %s", self._url)
-            async with asyncio.TaskGroup() as group:
-                sending = group.create_task(self._send_beats(connection))
-                try:
-                    await self._receive(connection)
-                finally:
-                    sending.cancel()
-        raise LinkError("the coordinator closed the connection")
+            await self._serve(connection)
+
+    async def _serve(self, connection: "Connection") -> None:
+        """Send and receive until either fails; raises what it failed with."""
+        tasks = [
+            asyncio.create_task(work)
+            for work in (self._send_beats(connection), self._receive(connection))
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _shake_hands(self, connection: "Connection") -> None:
         hello = encode(self._hello())
@@ -160,7 +172,7 @@ class Link:
             incarnation=config.incarnation,
         )
 
-    async def _send_beats(self, connection: "Connection") -> None:
+    async def _send_beats(self, connection: "Connection") -> NoReturn:
         while True:
             self._changed.clear()
             await connection.send(encode(self._beat()))
@@ -174,7 +186,7 @@ class Link:
             except TimeoutError:
                 continue
 
-    async def _receive(self, connection: "Connection") -> None:
+    async def _receive(self, connection: "Connection") -> NoReturn:
         while True:
             silence = max(_HANDSHAKE_SECONDS, _SILENT_INTERVALS * self._interval)
             async with asyncio.timeout(silence):

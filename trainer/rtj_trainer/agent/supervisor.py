@@ -31,6 +31,8 @@ from rtj_trainer.nvrx.launcher_events import (
 
 _KILL_SECONDS: Final = 30.0
 _PREPARE_RETRY_SECONDS: Final = 2.0
+# How long ranks that left may take to mark it all.
+_MARKS_SECONDS: Final = 2.0
 State = Literal["parked", "joining", "training", "exited", "killed"]
 _log = logging.getLogger(__name__)
 
@@ -72,6 +74,8 @@ class Supervisor:
         self._launch: Launch | None = None
         self._launchers: set[LauncherProcess] = set()
         self._saved = False
+        # When ranks ended with EXIT_SAVED; the launcher holds still since.
+        self._left_at: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._prepare_after = 0.0
         self.state = LauncherState()
@@ -141,6 +145,9 @@ class Supervisor:
     async def _pass(self) -> None:
         if self._running is not None and self._running.ended is not None:
             await self._bury(self._running, self._running.ended)
+        elif self._running is not None and self._have_left():
+            self._saved = self._ranks.all_saved()
+            await self._kill_running()
         wanted = self._wanted
         match wanted.state if wanted else "park":
             case "park":
@@ -170,12 +177,18 @@ class Supervisor:
             await self._start(directive)
 
     async def _leave(self) -> None:
-        if self._running is None:
-            return
-        request_leave(self._config.shm_dir)
-        if self._saved or self._ranks.all_saved():
-            self._saved = True
-            await self._kill_running()
+        if self._running is not None:
+            request_leave(self._config.shm_dir)
+
+    def _have_left(self) -> bool:
+        """Whether the ranks saved and left; their votes may have reached them before our directive.
+
+        The launcher must go at once, it would take their exit code for a failure and restart them.
+        """
+        if self._ranks.all_saved():
+            return True
+        since = self._left_at
+        return since is not None and time.monotonic() - since > _MARKS_SECONDS
 
     # --- launchers -----------------------------------------------------------------------------
 
@@ -204,6 +217,7 @@ class Supervisor:
         self._launch = Launch.of(directive)
         self._running = launcher
         self._saved = False
+        self._left_at = None
         clear_leave(self._config.shm_dir)
         self._ranks.new_launch(directive.run)
         self._exits.new_round()
@@ -255,7 +269,7 @@ class Supervisor:
                 run = self._launch.run if self._launch else 0
                 self._spawn(self._exits.failed(event, run, launcher))
             case RanksSaved():
-                self._saved = True
+                self._left_at = time.monotonic()
                 self._wake.set()
             case _:
                 self._wake.set()
