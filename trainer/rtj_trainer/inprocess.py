@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.distributed as dist
@@ -25,7 +25,7 @@ from torch.distributed import (
 )
 
 from rtj_api import names
-from rtj_trainer import rank
+from rtj_trainer import gloo, rank
 
 if TYPE_CHECKING:
     from nvidia_resiliency_ext.inprocess import Wrapper
@@ -106,13 +106,14 @@ def _run_iteration[Result](train: Callable[[], Result], iteration: int) -> Resul
         wait_for_workers=False,
         timeout=_STORE_TIMEOUT,
     )
-    dist.init_process_group(
-        _BACKENDS[device_type()],
-        timeout=TIMEOUTS[device_type()].process_group,
-        store=PrefixStore(f"rtj-{iteration}", store),
-        rank=int(os.environ["RANK"]),
-        world_size=int(os.environ["WORLD_SIZE"]),
-    )
+    with gloo.tracked():
+        dist.init_process_group(
+            _BACKENDS[device_type()],
+            timeout=TIMEOUTS[device_type()].process_group,
+            store=PrefixStore(f"rtj-{iteration}", store),
+            rank=int(os.environ["RANK"]),
+            world_size=int(os.environ["WORLD_SIZE"]),
+        )
     return _run_entered(train, iteration)
 
 
@@ -145,7 +146,14 @@ def is_echo(error: Exception) -> bool:
 def _wrapper(timeouts: Timeouts) -> "Wrapper":
     from nvidia_resiliency_ext import inprocess
     from nvidia_resiliency_ext.inprocess import nested_restarter
-    from nvidia_resiliency_ext.inprocess.abort import AbortTorchDistributed
+    from nvidia_resiliency_ext.inprocess.abort import Abort, AbortTorchDistributed
+
+    class SeverGloo(Abort):
+        """What AbortTorchDistributed does not do for gloo."""
+
+        def __call__(self, state: Any) -> Any:
+            gloo.sever()
+            return state
 
     often = timedelta(seconds=0.25)
     wrapper = inprocess.Wrapper(
@@ -156,7 +164,9 @@ def _wrapper(timeouts: Timeouts) -> "Wrapper":
             nested_restarter.NestedRestarterHandlingCompleted(),
         ),
         abort=inprocess.Compose(
+            # The last is called first.
             AbortTorchDistributed(),
+            SeverGloo(),
             nested_restarter.NestedRestarterHandlingStarting(),
         ),
         completion=nested_restarter.NestedRestarterFinalized(),
@@ -166,7 +176,8 @@ def _wrapper(timeouts: Timeouts) -> "Wrapper":
         heartbeat_timeout=timeouts.heartbeat,
         barrier_timeout=timeouts.barrier,
         completion_timeout=timeouts.barrier,
-        monitor_thread_interval=often,
+        # Only bounds its waits for news, which wake it at once.
+        monitor_thread_interval=4 * often,
         monitor_process_interval=often,
         heartbeat_interval=2 * often,
         progress_watchdog_interval=2 * often,

@@ -30,7 +30,7 @@ class Rank:
         phase: str | None = None,
         checkpoint_step: int | None = None,
     ) -> None:
-        """Write what is given, and tell NVRx that this rank lives."""
+        """Write what is given; a step is progress, which NVRx is told too."""
         changes: dict[str, int | str] = {}
         if step is not None:
             changes["step"] = step
@@ -39,7 +39,7 @@ class Rank:
         if checkpoint_step is not None:
             changes["checkpoint_step"] = checkpoint_step
         self._writer.update(**changes)
-        if self._monitor is not None:
+        if step is not None and self._monitor is not None:
             self._monitor.beat()
 
     def entered(self, iteration: int) -> None:
@@ -50,7 +50,7 @@ class Rank:
         """
         self._writer.update(iteration=iteration, step=-1, phase="entered", done=False)
         if self._monitor is not None:
-            self._monitor.restart()
+            self._monitor.enter()
 
     def failed(self, error: BaseException, iteration: int) -> None:
         """This rank itself raised `error`, which ends in-process iteration `iteration`."""

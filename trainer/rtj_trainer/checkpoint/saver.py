@@ -19,6 +19,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from rtj_trainer import gloo
 from rtj_trainer.checkpoint import folder
 from rtj_trainer.checkpoint.state import TrainingState
 
@@ -181,6 +182,7 @@ class _Flight:
 
 
 def _own_group() -> dist.ProcessGroup:
-    group = dist.new_group(backend="gloo", timeout=_GROUP_TIMEOUT)
+    with gloo.tracked():
+        group = dist.new_group(backend="gloo", timeout=_GROUP_TIMEOUT)
     assert isinstance(group, dist.ProcessGroup)  # of all ranks, so this one is in it
     return group
