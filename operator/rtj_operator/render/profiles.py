@@ -16,7 +16,7 @@ HYPERPOD_PREFIX: Final = "ml."
 CPU: Final = "cpu"
 
 Count = Annotated[int, Field(ge=0, le=128)]
-# Largest resources first fail at load, not in a pod: quantities as Kubernetes writes them.
+# As Kubernetes writes them; checked at load, so that a bad figure fails at start and not in a pod.
 Quantity = Annotated[str, Field(pattern=r"^([0-9]+(m|Mi|Gi)?)?$")]
 
 
