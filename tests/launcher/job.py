@@ -26,15 +26,19 @@ from rtj_api.messages import JobDirective, JobView
 from rtj_trainer.beats import BeatReader
 from tests.launcher.operator_end import OperatorEnd, view_url
 
-COORDINATOR_HOST = "127.0.0.10"
 _POLL_SECONDS = 0.01
 
 
 def free_port() -> int:
-    """A port that nobody holds now."""
+    """A port that nobody holds now on any address."""
     with socket.socket() as probe:
-        probe.bind((COORDINATOR_HOST, 0))
+        probe.bind(("", 0))
         return probe.getsockname()[1]
+
+
+def _free_network() -> str:
+    """First three bytes of loopback addresses that no other job on this host uses, but by chance."""
+    return f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}"
 
 
 @dataclass
@@ -78,6 +82,7 @@ class Job:
     """Start it with `running_job`."""
 
     folder: Path
+    network: str
     command: tuple[str, ...]
     nodes: int
     processes_per_node: int
@@ -94,7 +99,8 @@ class Job:
         """Environment, key and the first directive; nothing runs yet."""
         uid, key = f"uid-{secrets.token_hex(4)}", secrets.token_bytes(32)
         (folder / "key").write_text(key.hex())
-        view_port = free_port()
+        network, view_port = _free_network(), free_port()
+        coordinator = f"{network}.10"
         environment = {
             names.ENV_JOB_NAME: "job",
             names.ENV_JOB_UID: uid,
@@ -102,7 +108,7 @@ class Job:
             names.ENV_PROCESSES_PER_NODE: str(processes_per_node),
             names.ENV_DEVICE: "cpu",
             names.ENV_GRACE_SECONDS: "30",
-            names.ENV_COORDINATOR_HOST: COORDINATOR_HOST,
+            names.ENV_COORDINATOR_HOST: coordinator,
             names.ENV_CHECKPOINT_DIR: str(folder / "checkpoints"),
             names.ENV_KEY_FILE: str(folder / "key"),
             names.ENV_STORE_PORT: str(free_port()),
@@ -110,7 +116,7 @@ class Job:
             names.ENV_VIEW_PORT: str(view_port),
             "OMP_NUM_THREADS": "1",
         }
-        operator = OperatorEnd(view_url(COORDINATOR_HOST, view_port), uid, key)
+        operator = OperatorEnd(view_url(coordinator, view_port), uid, key)
         directive = JobDirective(
             epoch=1,
             number=1,
@@ -122,7 +128,9 @@ class Job:
             rank_timeout_seconds=30,
             initial_rank_timeout_seconds=120,
         )
-        return cls(folder, command, nodes, processes_per_node, environment, operator, directive)
+        return cls(
+            folder, network, command, nodes, processes_per_node, environment, operator, directive
+        )
 
     # --- processes -------------------------------------------------------------------------------
 
@@ -136,7 +144,7 @@ class Job:
 
     def start_worker(self, slot: int, incarnation: int = 0) -> Worker:
         """A worker pod that holds the slot; the operator does not list it yet."""
-        address = f"127.0.0.{20 + 10 * incarnation + slot}"
+        address = f"{self.network}.{20 + 10 * incarnation + slot}"
         name = f"worker-{slot}-{incarnation}"
         run_dir = self.folder / name
         run_dir.mkdir()
@@ -174,7 +182,7 @@ class Job:
         coordinator = {
             names.ENV_INCARNATION: "0",
             names.ENV_RUN_DIR: str(self.folder),
-            names.ENV_METRICS_HOST: COORDINATOR_HOST,
+            names.ENV_METRICS_HOST: f"{self.network}.10",
         }
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(

@@ -61,7 +61,7 @@ class Agent:
             loop.add_signal_handler(number, self._on_stop, number)
         loop.add_signal_handler(signal.SIGCHLD, self._on_sigchld)
         await self._health.start()
-        await self._server.start(self._config.metrics_host, self._config.metrics_port)
+        await self._serve_metrics()
         supervising = asyncio.create_task(self._supervisor.run())
         telling = [asyncio.create_task(work) for work in (self._link.run(), self._look())]
         ending = asyncio.create_task(self._wait_for_end())
@@ -81,6 +81,12 @@ class Agent:
             await self._health.stop()
             await self._server.stop()
         return self._leave_word()
+
+    async def _serve_metrics(self) -> None:
+        try:
+            await self._server.start(self._config.metrics_host, self._config.metrics_port)
+        except OSError as error:
+            _log.error("no metrics, training goes on without them: %s", error)
 
     # --- what is told and asked ------------------------------------------------------------------
 
