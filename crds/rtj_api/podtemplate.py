@@ -47,7 +47,12 @@ STRING_MAP: Final[Schema] = {"type": "object", "additionalProperties": {"type": 
 METADATA: Final[Schema] = {
     "type": "object",
     "description": "Labels and annotations of the workers.",
-    "properties": {"labels": STRING_MAP, "annotations": STRING_MAP},
+    "properties": {
+        "labels": STRING_MAP,
+        "annotations": STRING_MAP,
+        # `kubectl create --dry-run -o yaml` writes it as null, and people paste that.
+        "creationTimestamp": {"type": "string", "format": "date-time", "nullable": True},
+    },
 }
 
 

@@ -102,6 +102,12 @@ def test_misspelt_field_is_refused_by_its_path(
     assert want in done.stderr
 
 
+def test_pasted_template_with_an_empty_creation_time_is_taken(kubectl: Kubectl) -> None:
+    job = as_json(a_job(spec__template__metadata__creationTimestamp=None))
+    done = kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=job)
+    assert done.returncode == 0, done.stderr
+
+
 def test_explain_reaches_the_leaves_of_the_template(kubectl: Kubectl) -> None:
     path = "rtj.spec.template.spec.containers.resources.limits"
     done = kubectl("explain", path)

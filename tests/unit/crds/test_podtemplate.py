@@ -78,9 +78,10 @@ def test_objects_without_fields_keep_what_is_written() -> None:
     assert SPEC["properties"]["anything"]["x-kubernetes-preserve-unknown-fields"] is True
 
 
-def test_metadata_is_labels_and_annotations_only() -> None:
+def test_metadata_is_what_a_template_may_say_and_what_kubectl_pastes() -> None:
     metadata = podtemplate.from_openapi(DOCUMENT)["properties"]["metadata"]
-    assert set(metadata["properties"]) == {"labels", "annotations"}
+    assert set(metadata["properties"]) == {"labels", "annotations", "creationTimestamp"}
+    assert metadata["properties"]["creationTimestamp"]["nullable"] is True
 
 
 def test_committed_schema_is_of_the_named_kubernetes_and_whole() -> None:
