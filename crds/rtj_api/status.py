@@ -179,6 +179,8 @@ class CoordinatorStatus(ApiModel):
     """Which coordinator pod counts, and what was absorbed from it."""
 
     incarnation: int = 0
+    # Its pod has been seen: if it is missing now, it is lost and not still to be made.
+    seen: bool = False
     # Highest FaultReport number absorbed from this incarnation.
     absorbed_fault: int = 0
     # Counters of this incarnation as last absorbed; the difference is added to `restarts`.
@@ -218,6 +220,10 @@ class ResilientTrainingJobStatus(ApiModel):
     incarnations: Annotated[dict[str, int], Field(max_length=4160)] = Field(
         default_factory=dict[str, int], json_schema_extra={"x-kubernetes-map-type": "atomic"}
     )
+    # Slots (0 to slots-1) that were provided for, and those of them whose present incarnation has
+    # not been seen yet: still to be made; one that is missing otherwise was lost.
+    slots: int = 0
+    awaited: Annotated[tuple[int, ...], Field(max_length=4160)] = ()
     restarts: RestartsStatus = Field(default_factory=RestartsStatus)
     # Consecutive recoveries that brought no new step.
     restarts_without_progress: int = 0

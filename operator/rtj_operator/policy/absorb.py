@@ -7,13 +7,12 @@ The cluster's word stands alone for pods that never connected, and when no view 
 from typing import Final
 
 from rtj_api.messages import FaultReport, JobView
-from rtj_api.reasons import ConditionType, Reason
 from rtj_operator.policy import budgets
 from rtj_operator.policy.evidence import Finding, finding, gone
-from rtj_operator.policy.faults import SETTLE_SECONDS, Verdict, judge, stale
+from rtj_operator.policy.faults import SETTLE_SECONDS, Verdict, grown, judge, stale
 from rtj_operator.policy.ladder import take
 from rtj_operator.policy.observation import PodObservation
-from rtj_operator.policy.pending import Signal, lasted
+from rtj_operator.policy.pending import Signal, lasted, settled
 from rtj_operator.policy.plan import Plan, changed, ended
 from rtj_operator.policy.recovery import end_recovered
 
@@ -30,9 +29,12 @@ def reports(plan: Plan) -> Plan:
     plan = _restarted(plan, view)
     plan = _counters(plan, view)
     for report in view.faults:
-        if report.number <= plan.status.coordinator.absorbed_fault:
+        known = report.number <= plan.status.coordinator.absorbed_fault
+        if known and not grown(plan, report):
             continue
         plan, absorbed = _absorb(plan, report)
+        if known:
+            continue
         if not absorbed:
             break
         coordinator = changed(plan.status.coordinator, absorbed_fault=report.number)
@@ -122,7 +124,10 @@ def _look_at(plan: Plan, slot: int, pod: PodObservation | None) -> Plan:
     if found is None or (pod.termination and pod.termination.outcome == "finished"):
         return plan
     plan, sure = _sure(plan, pod)
-    return _take(plan, slot, pod, found) if sure else plan
+    if not sure:
+        return plan
+    plan = _take(plan, slot, pod, found)
+    return settled(plan, pod.name) if plan.incarnation(slot) != pod.incarnation else plan
 
 
 def _sure(plan: Plan, pod: PodObservation) -> tuple[Plan, bool]:
@@ -142,27 +147,14 @@ def _connected(plan: Plan, pod: PodObservation) -> bool | None:
     view = plan.live_view
     if view is None:
         return None
-    return next((w.connected for w in view.workers if w.pod_uid == pod.uid), None)
+    return next((plan.hears(w) for w in view.workers if w.pod_uid == pod.uid), None)
 
 
 def _vanished(plan: Plan, slot: int) -> Plan:
-    """A pod that is not there counts as lost only if it is known to have been there; otherwise
-    it is still to be made, and making it twice under one name does no harm."""
-    incarnation = plan.incarnation(slot)
-    if plan.seen.job.status.incarnations.get(str(slot), 0) != incarnation:
-        return plan  # reserved in this very pass
-    degraded = plan.condition(ConditionType.DEGRADED)
-    whole = (
-        degraded is not None
-        and degraded.reason == Reason.HEALTHY
-        and degraded.observed_generation == plan.seen.job.generation
-    )
-    view = plan.view
-    met = view is not None and any(
-        w.slot == slot and w.incarnation == incarnation for w in view.workers
-    )
-    if not whole and not met:
+    """A pod that is not there was lost if it has been seen; otherwise it is still to be made."""
+    if slot in plan.status.awaited:
         return plan
+    incarnation = plan.incarnation(slot)
     return _take(plan, slot, None, gone(f"slot {slot}, incarnation {incarnation}"))
 
 

@@ -6,13 +6,20 @@ A view that does not arrive is no proof of loss: it may be the operator who is c
 """
 
 from rtj_api.ladder import FaultClass, Rung
-from rtj_api.reasons import ConditionType, EventReason, Reason
+from rtj_api.reasons import EventReason
 from rtj_api.status import CoordinatorStatus
 from rtj_operator.policy.decision import Action, CreatePod, EnsureChildren
 from rtj_operator.policy.evidence import Finding, finding, gone
 from rtj_operator.policy.faults import Verdict
 from rtj_operator.policy.ladder import take
-from rtj_operator.policy.plan import Plan
+from rtj_operator.policy.plan import Plan, changed
+
+
+def meet(plan: Plan) -> Plan:
+    """The plan with the coordinator pod known to have been made, once it is there."""
+    if plan.coordinator is None:
+        return plan
+    return plan.write(coordinator=changed(plan.status.coordinator, seen=True))
 
 
 def replace_lost(plan: Plan) -> Plan:
@@ -43,9 +50,7 @@ def _loss(plan: Plan) -> Finding | None:
         found = finding(plan, pod)
         reachable = plan.live_view is not None
         return None if reachable and plan.node_lost(pod) and not pod.deleting else found
-    degraded = plan.condition(ConditionType.DEGRADED)
-    existed = plan.view is not None or (degraded is not None and degraded.reason == Reason.HEALTHY)
-    return gone("the coordinator") if existed else None
+    return gone("the coordinator") if plan.status.coordinator.seen else None
 
 
 def next_incarnation(plan: Plan) -> Plan:

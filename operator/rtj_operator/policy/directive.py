@@ -13,6 +13,7 @@ def directive(plan: Plan) -> tuple[SendDirective, ...]:
     if not plan.started:
         return ()
     heartbeat = plan.spec.resilience.heartbeat
+    # Ended ones too, until they are replaced: the coordinator reports only losses of its members.
     members = plan.workers()
     old = (pod for pod in plan.superseded() if pod.role == "worker" and not ended(pod))
     return (
@@ -23,7 +24,7 @@ def directive(plan: Plan) -> tuple[SendDirective, ...]:
                 run=plan.status.run,
                 nodes=plan.nodes,
                 processes_per_node=plan.processes_per_node,
-                pods={p.uid: p.slot for _, p in sorted(members.items()) if not ended(p)},
+                pods={p.uid: p.slot for _, p in sorted(members.items())},
                 excluded=tuple(sorted(pod.uid for pod in old)),
                 stop=_stop(plan),
                 restart=plan.status.restart_requests,

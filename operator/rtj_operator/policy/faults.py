@@ -4,7 +4,7 @@ A verdict says the class, the rung at which recovery starts and whom it concerns
 about it is the ladder's business.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rtj_api.ladder import FaultClass, Rung
@@ -12,7 +12,7 @@ from rtj_api.messages import FaultReport
 from rtj_api.names import EXIT_DO_NOT_RESTART
 from rtj_operator.policy.evidence import Finding, finding, gone, unreachable
 from rtj_operator.policy.observation import PodObservation
-from rtj_operator.policy.pending import Signal, lasted
+from rtj_operator.policy.pending import Signal, lasted, settled
 from rtj_operator.policy.plan import Plan
 
 # Seconds the cluster is given to say how a silent worker was lost: a kubelet that lives reports a
@@ -50,6 +50,8 @@ class Verdict:
     lost: bool = False
     # The worker held no position: training goes on without it.
     spare: bool = False
+    # Nobody restarts anything by himself: the ranks live and stand still.
+    stalled: bool = False
     # ft_launcher said that a restart is useless.
     fatal: bool = False
     step: int = -1
@@ -91,6 +93,14 @@ def stale(plan: Plan, report: FaultReport) -> bool:
     return report.kind != "worker" and report.run < plan.status.run
 
 
+def grown(plan: Plan, report: FaultReport) -> bool:
+    """Whether a report that was absorbed under a lesser name has become a loss that is not
+    acted on yet: what a pod's end breaks often shows before it."""
+    if report.kind not in ("launcher", "worker", "control") or stale(plan, report):
+        return False
+    return report.recovered_seconds is None and not _is_back(plan, report)
+
+
 def judge(plan: Plan, report: FaultReport) -> tuple[Plan, Verdict | None]:
     """The verdict on a report that is not stale; None: the cluster has not said enough yet."""
     if report.kind == "worker":
@@ -98,14 +108,16 @@ def judge(plan: Plan, report: FaultReport) -> tuple[Plan, Verdict | None]:
     pod = _pod_of(plan, report)
     fault_class = classify(report)
     lost = report.kind == "launcher"
-    return plan, _verdict(
-        report,
-        pod,
-        fault_class,
-        Rung.POD if lost else ENTRY[fault_class],
-        describe(report, pod),
-        lost=lost,
-    )
+    rung = Rung.POD if lost else ENTRY[fault_class]
+    verdict = _verdict(report, pod, fault_class, rung, describe(report, pod), lost=lost)
+    return plan, replace(verdict, stalled=_is_stall(plan, report))
+
+
+def _is_stall(plan: Plan, report: FaultReport) -> bool:
+    """A hang that neither a rank monitor nor the in-process wrapper ended before it was told."""
+    limit = plan.spec.resilience.heartbeat.rank_timeout_seconds
+    ended = report.exit_code is not None
+    return report.kind == "hang" and not ended and report.detected_seconds >= limit
 
 
 def _judge_lost_worker(plan: Plan, report: FaultReport) -> tuple[Plan, Verdict | None]:
@@ -116,9 +128,10 @@ def _judge_lost_worker(plan: Plan, report: FaultReport) -> tuple[Plan, Verdict |
     found = finding(plan, pod)
     if found is not None:
         return plan, _lost(report, pod, found)
-    plan, settled = lasted(plan, Signal.JUDGING, pod.name, SETTLE_SECONDS)
-    if not settled:
+    plan, over = lasted(plan, Signal.JUDGING, pod.name, SETTLE_SECONDS)
+    if not over:
         return plan, None
+    plan = settled(plan, pod.name)
     if _is_back(plan, report):
         reason = f"pod {pod.name} on node {pod.node} was silent and came back"
         return plan, _verdict(
@@ -171,7 +184,7 @@ def _pod_of(plan: Plan, report: FaultReport) -> PodObservation | None:
 def _is_back(plan: Plan, report: FaultReport) -> bool:
     view = plan.live_view
     return view is not None and any(
-        worker.connected and worker.slot == report.slot and worker.pod_uid == report.pod_uid
+        plan.hears(worker) and worker.slot == report.slot and worker.pod_uid == report.pod_uid
         for worker in view.workers
     )
 

@@ -96,6 +96,8 @@ def _carry_out(plan: Plan, verdict: Verdict, rung: Rung) -> Plan:
         plan = _exclude(plan, verdict)
     if verdict.slot is not None and (verdict.lost or rung in (Rung.POD, Rung.NODE)):
         plan = workers.replace(plan, verdict.slot, verdict.reason)
+    if rung is Rung.IN_JOB and verdict.stalled:
+        plan = plan.write(restart_requests=plan.status.restart_requests + 1)
     if rung is Rung.GANG:
         plan = plan.write(run=plan.status.run + 1, round=-1)
         if plan.status.recovery is not None:
@@ -137,6 +139,8 @@ def _same_break(current: Recovery, verdict: Verdict) -> bool:
     if verdict.fault == 0:
         newer = (verdict.incarnation or 0) > (current.incarnation or 0)
         return verdict.slot != current.slot or not newer
+    if verdict.fault == current.fault:
+        return True
     if (verdict.run, verdict.round) > (current.run, current.round):
         return False
     in_process = verdict.rung is Rung.IN_PROCESS and current.rung is Rung.IN_PROCESS
@@ -216,13 +220,12 @@ def _climb(plan: Plan, current: Recovery) -> Plan:
         fault=current.fault,
         run=current.run,
         round=plan.view.round if plan.view else current.round,
+        stalled=True,
         detected_unix=plan.now,
     )
     if verdict.rung is Rung.FAILED or _no_progress(plan):
         plan = plan.write(recovery=changed(current, rung=Rung.FAILED, number=current.number + 1))
         return _fail_no_progress(plan, verdict.reason)
-    if verdict.rung is Rung.IN_JOB:
-        plan = plan.write(restart_requests=plan.status.restart_requests + 1)
     return _act(plan, verdict, verdict.rung)
 
 

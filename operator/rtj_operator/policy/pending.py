@@ -55,6 +55,11 @@ def lasted(plan: Plan, signal: Signal, subject: str, seconds: float) -> tuple[Pl
     return plan.wake_at(since + seconds), False
 
 
+def settled(plan: Plan, subject: str) -> Plan:
+    """The plan without signs of that subject: they were acted on."""
+    return replace(plan, signs=frozenset(s for s in plan.signs if s[1] != subject))
+
+
 def noted(plan: Plan, signal: Signal, subject: str | None = None) -> bool:
     """Whether a rule saw that sign in this pass; without a subject: of anything."""
     return any(sig == signal and subject in (None, sub) for sig, sub in plan.signs)

@@ -89,7 +89,7 @@ def workers(plan: Plan) -> Plan:
 def _told(plan: Plan) -> dict[str, int]:
     view = plan.live_view
     up = {pod.uid for pod in plan.workers().values() if runs(pod)}
-    known = [w for w in view.workers if w.connected and w.pod_uid in up] if view else []
+    known = [w for w in view.workers if plan.hears(w) and w.pod_uid in up] if view else []
     ready = sum(w.position >= 0 for w in known)
     return {"ready": ready, "spares": len(known) - ready}
 

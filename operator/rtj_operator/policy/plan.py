@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from rtj_api.ladder import Rung
-from rtj_api.messages import JobView
+from rtj_api.messages import JobView, WorkerView
 from rtj_api.reasons import ConditionType, EventReason
 from rtj_api.spec import ResilientTrainingJobSpec
 from rtj_api.spec import Rung as RungSpec
@@ -189,6 +189,11 @@ class Plan:
     def live_view(self) -> JobView | None:
         """The view while its connection is open."""
         return self.view if self.seen.view_connected else None
+
+    def hears(self, worker: WorkerView) -> bool:
+        """Whether the coordinator is connected to a worker that also speaks."""
+        timeout = self.spec.resilience.heartbeat.timeout_seconds
+        return worker.connected and worker.silent_seconds <= timeout
 
     def node_of(self, pod: PodObservation) -> NodeObservation | None:
         """The node a pod is bound to; None: not bound, or the node is gone."""

@@ -112,7 +112,7 @@ def _assembled(plan: Plan) -> bool:
     if plan.holds(ConditionType.RUNNING) and plan.status.recovery is None:
         return True
     view = plan.live_view
-    return view is not None and sum(w.connected for w in view.workers) >= plan.nodes
+    return view is not None and sum(map(plan.hears, view.workers)) >= plan.nodes
 
 
 def wind_down(plan: Plan) -> tuple[Action, ...]:

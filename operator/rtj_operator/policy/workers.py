@@ -20,7 +20,23 @@ def next_incarnation(plan: Plan, slot: int) -> Plan:
     """The plan with a slot's next incarnation reserved: above status and every live pod."""
     live = (p.incarnation for p in plan.seen.pods if p.role == "worker" and p.slot == slot)
     incarnation = 1 + max((plan.incarnation(slot), *live))
-    return plan.write(incarnations={**plan.status.incarnations, str(slot): incarnation})
+    return plan.write(
+        incarnations={**plan.status.incarnations, str(slot): incarnation},
+        awaited=tuple(sorted({*plan.status.awaited, slot})),
+    )
+
+
+def meet(plan: Plan) -> Plan:
+    """The plan with new slots awaited, and pods that are there awaited no more."""
+    if not plan.live:
+        return plan
+    fresh = range(plan.status.slots, len(plan.slots))
+    present = plan.workers()
+    awaited = {*plan.status.awaited, *fresh} - present.keys()
+    return plan.write(
+        awaited=tuple(slot for slot in sorted(awaited) if slot in plan.slots),
+        slots=max(plan.status.slots, len(plan.slots)),
+    )
 
 
 def replace(plan: Plan, slot: int, reason: str) -> Plan:

@@ -1,0 +1,179 @@
+"""Whatever happens, in whatever order, and wherever the operator crashes: training goes on or the
+job fails with a reason; no budget is exceeded, no name used twice, nothing done unreserved."""
+
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rtj_api.ladder import Rung
+from rtj_api.reasons import Phase, Reason
+from rtj_operator.policy.times import unix
+from tests.unit.policy.build import spec
+from tests.unit.policy.world import World
+
+Fault = Callable[[World, int], None]
+
+# Faults from which training can go on.
+PASSING: tuple[Fault, ...] = (
+    World.raise_exception,
+    World.kill_process,
+    World.kill_launcher,
+    World.kill_control,
+    World.hang,
+    World.kill_pod,
+    World.delete_pod,
+    World.kill_node,
+)
+ENDS = {
+    Reason.RESTART_BUDGET_EXCEEDED,
+    Reason.NO_PROGRESS,
+    Reason.START_DEADLINE_EXCEEDED,
+}
+# Reconciles in which all is well after the last fault.
+PATIENCE = 400
+
+
+def story(faults: tuple[Fault, ...]) -> st.SearchStrategy[list[tuple[Fault, int, float, int]]]:
+    """Faults, whom they hit, seconds until the next, and effects lost to an operator's crash."""
+    event = st.tuples(
+        st.sampled_from(faults),
+        st.integers(0, 5),
+        st.sampled_from((0.2, 1.0, 3.0, 12.0, 70.0)),
+        st.integers(0, 12),
+    )
+    return st.lists(event, max_size=12)
+
+
+def check_budgets(world: World) -> None:
+    for rung, times in world.status.windows.items():
+        settings_ = {
+            Rung.IN_PROCESS: world.spec.resilience.in_process,
+            Rung.IN_JOB: world.spec.resilience.in_job,
+            Rung.POD: world.spec.resilience.pod,
+            Rung.NODE: world.spec.resilience.node,
+            Rung.GANG: world.spec.resilience.gang,
+        }[rung]
+        newest = max(map(unix, times), default=0.0)
+        inside = [t for t in times if newest - unix(t) < settings_.window_seconds]
+        assert len(inside) <= settings_.limit, f"{rung} beyond its budget"
+
+
+def run(world: World, events: list[tuple[Fault, int, float, int]]) -> None:
+    for _ in range(12):
+        world.reconcile()
+        world.advance(1.0)
+    for fault, whom, pause, lost in events:
+        fault(world, whom)
+        world.advance(0.2)
+        # The operator dies after its status write, with some effects undone; a new one follows.
+        world.reconcile(keep=lambda n, lost=lost: max(0, n - lost))
+        check_budgets(world)
+        while pause > 0:
+            world.advance(min(pause, 2.0))
+            world.reconcile()
+            check_budgets(world)
+            pause -= 2.0
+
+
+def settle(world: World) -> None:
+    """Until training is beyond where it was, or the job has failed."""
+    before = world.status.progress.highest_step
+    for _ in range(PATIENCE):
+        world.advance(2.0)
+        decision = world.reconcile()
+        check_budgets(world)
+        highest = world.coordinator.highest if world.coordinator else -1
+        if world.status.phase is Phase.FAILED:
+            return
+        if world.status.phase is Phase.RUNNING and highest > before + 5:
+            return
+        assert world.status.phase in Phase
+        if decision.wake_after_seconds is not None:
+            world.advance(min(decision.wake_after_seconds, 30.0))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(story(PASSING))
+def test_passing_faults_end_in_progress_or_a_named_failure(
+    events: list[tuple[Fault, int, float, int]],
+) -> None:
+    world = World(spec(), machines=9)
+    run(world, events)
+    settle(world)
+    if world.status.phase is Phase.FAILED:
+        assert world.status.reason in ENDS
+        assert world.status.message
+    else:
+        assert world.status.phase is Phase.RUNNING, world.status
+        assert world.status.recovery is None
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(story(PASSING))
+def test_a_broken_program_ends_in_a_named_failure(
+    events: list[tuple[Fault, int, float, int]],
+) -> None:
+    world = World(spec(), machines=9)
+    run(world, events)
+    world.broken = True
+    settle(world)
+    world.advance(1.0)
+    world.reconcile()
+    assert world.status.phase is Phase.FAILED
+    assert world.status.reason in ENDS
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(story(PASSING), st.integers(1, 3))
+def test_small_budgets_are_never_exceeded(
+    events: list[tuple[Fault, int, float, int]], limit: int
+) -> None:
+    rung = {"limit": limit}
+    resilience = dict.fromkeys(("inProcess", "inJob", "pod", "node", "gang"), rung)
+    world = World(spec(resilience=resilience), machines=9)
+    run(world, events)
+    settle(world)
+    assert world.status.phase in (Phase.RUNNING, Phase.FAILED)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(story(PASSING))
+def test_the_job_completes_or_fails_and_leaves_nothing_running(
+    events: list[tuple[Fault, int, float, int]],
+) -> None:
+    world = World(spec(), machines=9, steps=60)
+    run(world, events)
+    for _ in range(PATIENCE):
+        if world.status.phase in (Phase.COMPLETE, Phase.FAILED):
+            break
+        world.advance(2.0)
+        world.reconcile()
+    assert world.status.phase in (Phase.COMPLETE, Phase.FAILED)
+    for _ in range(40):
+        world.advance(5.0)
+        world.reconcile()
+    on_living = [p for p in world.pods.values() if world.machines[p.node].dead_since is None]
+    assert [p.name for p in on_living if p.phase in ("Running", "Pending")] == []
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(story(PASSING))
+def test_steady_state_writes_progress_once_a_minute_and_nothing_else(
+    events: list[tuple[Fault, int, float, int]],
+) -> None:
+    world = World(spec(), machines=12)
+    run(world, events)
+    settle(world)
+    for _ in range(60):
+        world.advance(2.0)
+        world.reconcile()
+    if world.status.phase is not Phase.RUNNING:
+        return
+    before, writes = world.status, world.writes
+    for _ in range(150):
+        world.advance(2.0)
+        world.reconcile()
+    assert world.writes - writes <= 5
+    kept = {"progress", "goodput"}
+    assert world.status.model_dump(exclude=kept) == before.model_dump(exclude=kept)

@@ -1,0 +1,456 @@
+"""A small world for the brain to act on: cluster, coordinator and ranks, with a clock of its own.
+
+It follows the real parts where decisions depend on them (a dead node's pod goes on saying Running,
+its Node turns Unknown after 40 s; a lost seat goes to a spare at once; reports repeat until they
+are recovered from) and leaves out everything else.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from rtj_api.messages import FaultReport, JobDirective, JobView, Outcome, WorkerView
+from rtj_api.spec import ResilientTrainingJobSpec
+from rtj_api.status import ResilientTrainingJobStatus
+from rtj_operator.policy.decide import decide
+from rtj_operator.policy.decision import CreatePod, Decision, DeletePod, EmitEvent, SendDirective
+from rtj_operator.policy.observation import NodeObservation, Observation, PodObservation
+from tests.unit.policy.build import CPU, JOB, NOW, job, node
+
+UNREADY_AFTER_SECONDS = 40.0
+START_SECONDS = 3.0
+RESTART_SECONDS = 2.0
+
+
+@dataclass
+class Pod:
+    """A pod as the API server and, if its node lives, the kubelet have it."""
+
+    name: str
+    uid: str
+    role: Literal["worker", "coordinator"]
+    slot: int
+    incarnation: int
+    since: float
+    phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"] = "Pending"
+    deleting: bool = False
+    node: str = ""
+
+
+@dataclass
+class Machine:
+    """A node; `dead_since` is what only the world knows."""
+
+    name: str
+    dead_since: float | None = None
+
+
+@dataclass
+class Coordinator:
+    """What a coordinator pod knows; gone with it."""
+
+    incarnation: int
+    directive: JobDirective | None = None
+    run: int = 0
+    round: int = -1
+    control: bool = True
+    seats: dict[int, str] = field(default_factory=dict[int, str])
+    met: dict[str, Pod] = field(default_factory=dict[str, Pod])
+    lost: set[str] = field(default_factory=set[str])
+    faults: list[FaultReport] = field(default_factory=list[FaultReport])
+    # Reports ever made; the list keeps the newest 64.
+    number: int = 0
+    step: float = -1.0
+    highest: int = -1
+    ready_at: float = 0.0
+    restart: int = 0
+    finished: bool = False
+    saved: bool = False
+
+
+class World:
+    """Everything outside decide()."""
+
+    def __init__(self, spec: ResilientTrainingJobSpec, machines: int, steps: int = 10**9) -> None:
+        self.spec = spec
+        self.now = NOW
+        self.status = ResilientTrainingJobStatus()
+        self.machines = {f"n{i}": Machine(f"n{i}") for i in range(machines)}
+        self.pods: dict[str, Pod] = {}
+        self.used: set[str] = set()
+        self.coordinator: Coordinator | None = None
+        self.checkpoint = 0
+        self.steps = steps
+        # The program fails before its next step, whatever is restarted.
+        self.broken = False
+        # Ranks live but make no step (until the gang is restarted in full).
+        self.stuck = False
+        self.directed = False
+        self.writes = 0
+        self._uids = 0
+
+    # --- the operator's side ---
+
+    def observe(self) -> Observation:
+        """The snapshot that the operator would take now."""
+        view = self._view()
+        return Observation(
+            now=self.now,
+            job=job(self.spec, self.status),
+            profile=CPU,
+            pods=tuple(_observed(pod) for pod in self.pods.values()),
+            nodes={m.name: self._node(m) for m in self.machines.values()},
+            view=view,
+            view_connected=view is not None,
+            epoch=1,
+        )
+
+    def reconcile(self, keep: Callable[[int], int] = lambda n: n) -> Decision:
+        """Decide, reserve, and carry out the first `keep(n)` of n effects (a crash drops the
+        others)."""
+        seen = self.observe()
+        decision = decide(seen)
+        again = decide(replace(seen, job=replace(seen.job, status=decision.status)))
+        assert again.status == decision.status, "deciding twice must not differ"
+        assert effects(again) == effects(decision), "effects must follow from status alone"
+        if decision.status != self.status:
+            self.writes += 1
+        self.status = decision.status
+        todo = effects(decision)
+        for action in todo[: keep(len(todo))]:
+            self._carry_out(action)
+        return decision
+
+    def _carry_out(self, action: object) -> None:
+        match action:
+            case CreatePod():
+                self._create(action)
+            case DeletePod():
+                self._delete(action)
+            case SendDirective():
+                if self.coordinator is not None:
+                    self.coordinator.directive = action.directive
+            case _:
+                pass
+
+    def _create(self, action: CreatePod) -> None:
+        name = f"{JOB}-{action.role}-{action.slot}-{action.incarnation}"
+        if name in self.pods:
+            return
+        assert name not in self.used, f"{name} is made a second time"
+        self.used.add(name)
+        self._uids += 1
+        self.pods[name] = Pod(
+            name, f"uid-{self._uids}", action.role, action.slot, action.incarnation, self.now
+        )
+
+    def _delete(self, action: DeletePod) -> None:
+        pod = self.pods.get(action.name)
+        if pod is None or pod.uid != action.uid:
+            return
+        over = self.status.completion_time or self.status.phase == "Suspended"
+        wanted = self.status.incarnations.get(str(pod.slot), 0)
+        if pod.role == "coordinator":
+            wanted = self.status.coordinator.incarnation
+        assert over or pod.incarnation < wanted, f"{pod.name} is deleted without a reservation"
+        if action.force:
+            del self.pods[pod.name]
+        else:
+            pod.deleting = True
+
+    # --- time ---
+
+    def advance(self, seconds: float) -> None:
+        """Let the world go on, in steps of at most a second."""
+        while seconds > 0:
+            passed = min(1.0, seconds)
+            self.now += passed
+            seconds -= passed
+            self._kubelets()
+            if self.coordinator is not None:
+                self._coordinate(self.coordinator, passed)
+
+    def _kubelets(self) -> None:
+        for pod in list(self.pods.values()):
+            dead = bool(pod.node) and self.machines[pod.node].dead_since is not None
+            if pod.deleting and not dead:
+                del self.pods[pod.name]
+            elif pod.phase == "Pending" and not dead:
+                self._start(pod)
+        held = self._pod_of_coordinator()
+        if held is None:
+            self.coordinator = None
+        elif self.coordinator is None or self.coordinator.incarnation != held.incarnation:
+            self.coordinator = Coordinator(held.incarnation)
+
+    def _start(self, pod: Pod) -> None:
+        if not pod.node:
+            taken = {p.node for p in self.pods.values() if p.role == pod.role and _holds(p)}
+            free = [m.name for m in self.machines.values() if self._schedulable(m)]
+            excluded = {e.name for e in self.status.nodes.excluded}
+            free = [n for n in free if n not in taken and n not in excluded]
+            if not free:
+                return
+            pod.node, pod.since = free[0], self.now
+        elif self.now - pod.since >= START_SECONDS:
+            pod.phase = "Running"
+
+    def _schedulable(self, machine: Machine) -> bool:
+        return machine.dead_since is None
+
+    def _pod_of_coordinator(self) -> Pod | None:
+        wanted = self.status.coordinator.incarnation
+        for pod in self.pods.values():
+            if pod.role == "coordinator" and pod.incarnation == wanted and self._lives(pod):
+                return pod
+        return None
+
+    def _lives(self, pod: Pod) -> bool:
+        return (
+            pod.phase == "Running"
+            and not pod.deleting
+            and self.machines[pod.node].dead_since is None
+        )
+
+    # --- coordinator and ranks ---
+
+    def _coordinate(self, c: Coordinator, passed: float) -> None:
+        directive = c.directive
+        if directive is None or c.finished:
+            return
+        if directive.stop != "none":
+            c.saved = True
+            return
+        if directive.run > c.run:
+            c.run, c.round, c.seats, c.control = directive.run, 0, {}, True
+            c.step, c.ready_at = -1.0, self.now + RESTART_SECONDS
+            self.stuck = False
+        members = self._members(c, directive)
+        vacated = self._lose(c, directive, members)
+        filled = self._fill(c, directive, members)
+        if vacated or filled or directive.restart > c.restart:
+            c.restart = directive.restart
+            self._new_round(c)
+        self._train(c, directive, passed)
+
+    def _members(self, c: Coordinator, directive: JobDirective) -> dict[str, Pod]:
+        members = {
+            pod.uid: pod
+            for pod in self.pods.values()
+            if pod.uid in directive.pods and pod.uid not in directive.excluded and self._lives(pod)
+        }
+        c.met |= members
+        return members
+
+    def _lose(self, c: Coordinator, directive: JobDirective, members: dict[str, Pod]) -> bool:
+        vacated = False
+        for uid, pod in c.met.items():
+            if uid in members or uid in c.lost:
+                continue
+            c.lost.add(uid)
+            position = next((p for p, holder in c.seats.items() if holder == uid), -1)
+            if position >= 0:
+                del c.seats[position]
+                vacated = True
+            if uid in directive.pods and uid not in directive.excluded:
+                self.report("worker", pod, position)
+        return vacated
+
+    def _fill(self, c: Coordinator, directive: JobDirective, members: dict[str, Pod]) -> bool:
+        free = sorted(set(members) - set(c.seats.values()), key=lambda uid: members[uid].slot)
+        vacant = [p for p in range(directive.nodes) if p not in c.seats]
+        for position, uid in zip(vacant, free, strict=False):
+            c.seats[position] = uid
+        return bool(vacant and free)
+
+    def _new_round(self, c: Coordinator) -> None:
+        c.round += 1
+        c.step, c.ready_at = -1.0, self.now + RESTART_SECONDS
+        self.stuck = False
+
+    def _train(self, c: Coordinator, directive: JobDirective, passed: float) -> None:
+        whole = len(c.seats) == directive.nodes and c.control
+        if not whole or self.now < c.ready_at or self.stuck:
+            return
+        if self.broken:
+            self.report("exit", c.met[c.seats[0]], 0)
+            self._new_round(c)
+            return
+        if c.step < 0:
+            c.step = float(self.checkpoint)
+            c.faults = [_resumed(f, self.checkpoint) for f in c.faults]
+            return
+        c.step += passed
+        c.highest = max(c.highest, int(c.step))
+        self.checkpoint = max(self.checkpoint, int(c.step) // 20 * 20)
+        c.faults = [_recovered(f, c.highest, self.now) for f in c.faults]
+        c.finished = c.step >= self.steps
+
+    def report(self, kind: str, pod: Pod | None, position: int) -> None:
+        """One more fault that the coordinator tells of."""
+        c = self.coordinator
+        if c is None:
+            return
+        c.number += 1
+        spare = kind == "worker" and position < 0
+        fault = FaultReport(
+            number=c.number,
+            kind=kind,  # pyright: ignore[reportArgumentType]
+            run=c.run,
+            round=c.round,
+            slot=pod.slot if pod else -1,
+            incarnation=pod.incarnation if pod else -1,
+            pod_uid=pod.uid if pod else "",
+            position=position,
+            rank=position * 2 if position >= 0 else -1,
+            exit_code=1 if kind == "exit" else None,
+            step=c.highest,
+            detected_unix=self.now,
+            detected_seconds=0.5,
+            recovered_seconds=0.0 if spare else None,
+        )
+        c.faults = [*c.faults, fault][-64:]
+
+    # --- faults on purpose; each does nothing where it cannot happen ---
+
+    def raise_exception(self, position: int) -> None:
+        """In a rank; NVRx restarts in process."""
+        c = self.coordinator
+        if c is not None and position in c.seats and c.step >= 0:
+            self.report("exception", c.met[c.seats[position]], position)
+            c.ready_at = self.now + RESTART_SECONDS
+            c.step = float(self.checkpoint)
+
+    def kill_process(self, position: int) -> None:
+        """A training process; the launcher restarts in job."""
+        c = self.coordinator
+        if c is not None and position in c.seats and c.step >= 0:
+            self.report("exit", c.met[c.seats[position]], position)
+            self._new_round(c)
+
+    def kill_launcher(self, position: int) -> None:
+        """ft_launcher of a position; its pod lives on."""
+        c = self.coordinator
+        if c is not None and position in c.seats:
+            self.report("launcher", c.met[c.seats[position]], position)
+            c.lost.add(c.seats.pop(position))
+
+    def kill_control(self, _: int) -> None:
+        """nvrx-control; nothing trains until the next run."""
+        c = self.coordinator
+        if c is not None and c.control and c.run:
+            c.control = False
+            self.report("control", None, -1)
+
+    def hang(self, _: int) -> None:
+        """All ranks live and stand still; told when the rank timeout is over."""
+        c = self.coordinator
+        if c is not None and c.step >= 0:
+            self.stuck = True
+            self.report("hang", None, -1)
+
+    def kill_pod(self, index: int) -> None:
+        """Containers of any pod end."""
+        self._with_pod(index, lambda pod: setattr(pod, "phase", "Failed"))
+
+    def delete_pod(self, index: int) -> None:
+        """A user deletes any pod."""
+        self._with_pod(index, lambda pod: setattr(pod, "deleting", True))
+
+    def _with_pod(self, index: int, act: Callable[[Pod], None]) -> None:
+        live = [pod for pod in self.pods.values() if self._lives(pod)]
+        if live:
+            act(live[index % len(live)])
+
+    def kill_node(self, index: int) -> None:
+        """Any machine that lives, while enough of them are left to train."""
+        alive = [m for m in self.machines.values() if m.dead_since is None]
+        if len(alive) > self.spec.nodes + 1:
+            alive[index % len(alive)].dead_since = self.now
+
+    def break_program(self, _: int) -> None:
+        """From now on every round fails before its first new step."""
+        self.broken = True
+
+    # --- seen from outside ---
+
+    def _node(self, machine: Machine) -> NodeObservation:
+        dead = machine.dead_since
+        late = dead is not None and self.now - dead > UNREADY_AFTER_SECONDS
+        return node(machine.name, ready="Unknown" if late else "True")
+
+    def _view(self) -> JobView | None:
+        c = self.coordinator
+        if c is None:
+            return None
+        place = {uid: position for position, uid in c.seats.items()}
+        workers = tuple(
+            WorkerView(
+                slot=pod.slot,
+                incarnation=pod.incarnation,
+                pod_uid=uid,
+                connected=uid not in c.lost,
+                position=place.get(uid, -1),
+            )
+            for uid, pod in c.met.items()
+        )
+        return JobView(
+            coordinator_incarnation=c.incarnation,
+            run=c.run,
+            round=c.round,
+            control="running" if c.control else "dead",
+            workers=workers,
+            step=int(c.step),
+            highest_step=c.highest,
+            ranks_training=len(c.seats) * 2 if c.step >= 0 else 0,
+            faults=tuple(c.faults),
+            outcome=_outcome(c),
+        )
+
+
+def effects(decision: Decision) -> list[object]:
+    """Actions but the Events, which tell of this pass."""
+    return [a for a in decision.actions if not isinstance(a, EmitEvent)]
+
+
+def _holds(pod: Pod) -> bool:
+    return bool(pod.node) and pod.phase not in ("Failed", "Succeeded")
+
+
+def _outcome(c: Coordinator) -> Outcome:
+    if c.finished:
+        return Outcome(state="succeeded")
+    return Outcome(state="saved") if c.saved else Outcome()
+
+
+def _observed(pod: Pod) -> PodObservation:
+    return PodObservation(
+        name=pod.name,
+        uid=pod.uid,
+        role=pod.role,
+        slot=pod.slot,
+        incarnation=pod.incarnation,
+        phase=pod.phase,
+        deleting=pod.deleting,
+        created=pod.since,
+        node=pod.node,
+        unschedulable="" if pod.node else "no node is free",
+    )
+
+
+def _resumed(fault: FaultReport, step: int) -> FaultReport:
+    if fault.resumed_step >= 0:
+        return fault
+    return _changed(fault, resumed_step=min(step, max(0, fault.step)))
+
+
+def _recovered(fault: FaultReport, highest: int, now: float) -> FaultReport:
+    if fault.recovered_seconds is not None or highest <= fault.step:
+        return fault
+    return _changed(fault, recovered_seconds=now - fault.detected_unix)
+
+
+def _changed(fault: FaultReport, **fields: object) -> FaultReport:
+    from msgspec.structs import replace as with_fields
+
+    return with_fields(fault, **fields)
