@@ -1,0 +1,93 @@
+"""Which rank's exception is its own, and when gloo lets go. The restart itself: tests/launcher."""
+
+import socket
+
+import pytest
+import torch.distributed as dist
+
+from rtj_trainer import gloo
+from rtj_trainer.inprocess import TIMEOUTS, is_echo
+
+
+def _raised_in_torch_distributed() -> Exception:
+    try:
+        dist.init_process_group("no such backend", store=dist.HashStore(), rank=0, world_size=1)  # pyright: ignore
+    except Exception as error:
+        return error
+    raise AssertionError("nothing raised")
+
+
+def _raised_here(error: Exception) -> Exception:
+    try:
+        raise error
+    except Exception as raised:
+        return raised
+
+
+def _runtime_error_in_torch_distributed() -> Exception:
+    code = compile("raise RuntimeError('Connection closed by peer')", dist.__file__, "exec")
+    try:
+        exec(code, {})
+    except RuntimeError as error:
+        return error
+    raise AssertionError("nothing raised")
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [
+        pytest.param(_raised_here(RuntimeError("mine")), False, id="raised by the script"),
+        pytest.param(_raised_here(dist.DistBackendError("NCCL")), True, id="backend's error"),
+        pytest.param(_runtime_error_in_torch_distributed(), True, id="collective failed"),
+        pytest.param(_raised_in_torch_distributed(), False, id="wrong use of a collective"),
+    ],
+)
+def test_only_failed_collectives_echo_another_ranks_fault(error: Exception, want: bool):
+    assert is_echo(error) is want
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_timeouts_are_in_the_order_that_nvrx_demands(device: str):
+    timeouts = TIMEOUTS[device]
+    assert timeouts.soft < timeouts.hard < timeouts.barrier
+    assert timeouts.heartbeat < timeouts.barrier
+    if device == "cpu":
+        assert timeouts.process_group < timeouts.soft
+    else:
+        assert timeouts.process_group > timeouts.hard
+
+
+def test_sever_ends_tracked_connections_and_no_others():
+    with socket.create_server(("127.0.0.1", 0)) as untracked_server:
+        before = socket.create_connection(untracked_server.getsockname())
+        with gloo.tracked():
+            server = socket.create_server(("127.0.0.1", 0))
+            client = socket.create_connection(server.getsockname())
+            peer, _ = server.accept()
+        gloo.sever()
+
+        assert peer.recv(1) == b""
+        accepted, _ = untracked_server.accept()
+        accepted.sendall(b"x")
+        assert before.recv(1) == b"x"
+        with socket.create_connection(server.getsockname()):
+            pass
+        for one in (before, accepted, client, peer, server):
+            one.close()
+
+
+def test_sever_spares_a_descriptor_that_is_something_else_now():
+    with gloo.tracked():
+        left, right = socket.socketpair()
+    number = left.fileno()
+    left.close()
+    right.close()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        new = socket.create_connection(server.getsockname())
+        assert new.fileno() == number or server.fileno() == number
+        gloo.sever()
+        accepted, _ = server.accept()
+        accepted.sendall(b"x")
+        assert new.recv(1) == b"x"
+        new.close()
+        accepted.close()
