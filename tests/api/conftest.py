@@ -93,16 +93,22 @@ def kubectl(prepared: ApiServer) -> Kubectl:
 
 
 @pytest.fixture(scope="session")
-def master_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The operator's master key, as mounted from its Secret."""
+def master_key() -> bytes:
+    """The operator's master key."""
+    return secrets.token_hex(32).encode()
+
+
+@pytest.fixture(scope="session")
+def master_key_file(tmp_path_factory: pytest.TempPathFactory, master_key: bytes) -> Path:
+    """The same, as mounted from its Secret."""
     path = tmp_path_factory.mktemp("master") / "key"
-    path.write_text(secrets.token_hex(32))
+    path.write_bytes(master_key)
     return path
 
 
 @pytest.fixture
 async def operators(
-    prepared: ApiServer, api: Api, namespace: str, master_key: Path, tmp_path: Path
+    prepared: ApiServer, api: Api, namespace: str, master_key_file: Path, tmp_path: Path
 ) -> AsyncGenerator[OperatorFactory]:
     """Makes operator processes with the chart's rights, which contend for a lease of this test."""
     account = (
@@ -118,7 +124,7 @@ async def operators(
                 "KUBECONFIG": str(kubeconfig),
                 "RTJ_OPERATOR_NAMESPACES": namespace,
                 "RTJ_OPERATOR_LEASE_NAMESPACE": OPERATOR_NAMESPACE,
-                "RTJ_OPERATOR_MASTER_KEY_FILE": str(master_key),
+                "RTJ_OPERATOR_MASTER_KEY_FILE": str(master_key_file),
             }
             process = OperatorProcess(tmp_path, name, {**defaults, **environment})
             return stack.enter_context(process)

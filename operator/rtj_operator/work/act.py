@@ -150,7 +150,7 @@ class Actor:
             return False
         manifest = _manifest(scene.ref, scene.job.spec, action)
         name: str = manifest["metadata"]["name"]
-        if f"{PODS.kind}/{name}" in scene.memory.conflicts:
+        if scene.memory.waits(f"{PODS.kind}/{name}"):
             return False
         try:
             async with self._creates:
@@ -162,6 +162,7 @@ class Actor:
             return False
         self._caches.pods.absorb(pod)
         scene.memory.accepted(PODS.kind)
+        scene.memory.resolved(f"{PODS.kind}/{name}")
         log.info("created pod %s", name)
         return True
 
@@ -173,6 +174,7 @@ class Actor:
             return False
         if is_ours(pod.metadata, scene.job.uid):
             self._caches.pods.absorb(pod)
+            scene.memory.resolved(f"{PODS.kind}/{name}")
             return True
         scene.memory.conflict(f"{PODS.kind}/{name}", owner_text(pod.metadata, scene.ref))
         return False

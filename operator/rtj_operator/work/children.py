@@ -46,7 +46,7 @@ def owner_text(meta: Meta, job: JobRef) -> str:
     """Whose an object is, for a person who wonders why its name is taken."""
     owner = meta.controller
     if owner is None:
-        return "an object that no controller owns; delete or rename it"
+        return "nobody (no controller owns it)"
     if (owner.kind, owner.name) == (names.KIND, job.name):
         return "an earlier job of the same name, not collected yet"
     return f"{owner.kind} {owner.name}"
@@ -88,7 +88,7 @@ class ChildKeeper:
         Raises KubeError; a name held by somebody else becomes a conflict in `memory`.
         """
         for child in self._children(job, incarnation):
-            if child.id not in memory.children.present and child.id not in memory.conflicts:
+            if child.id not in memory.children.present and not memory.waits(child.id):
                 await self._create(child, job, memory)
         if memory.children.service_incarnation not in (None, incarnation):
             await self._point(job, memory, incarnation)
@@ -136,9 +136,8 @@ class ChildKeeper:
     def _note(self, child: _Child, found: Object, job: JobRef, memory: JobMemory) -> None:
         if not is_ours(found.metadata, job.uid):
             memory.conflict(child.id, owner_text(found.metadata, job))
-            # Collected or renamed soon: look again when the conflict is forgotten.
-            memory.children.looked_at = 0.0
             return
+        memory.resolved(child.id)
         memory.children.present.add(child.id)
         if child.name == names.coordinator_service(job.name) and isinstance(found, Service):
             text = found.spec.selector.get(names.LABEL_INCARNATION, "")

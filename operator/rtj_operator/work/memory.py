@@ -10,8 +10,10 @@ from rtj_operator.kube.errors import ApiError
 from rtj_operator.policy.observation import Refusal
 from rtj_operator.work.queue import JobKey
 
-# A name that belongs to somebody else is tried again after this.
+# A name that belongs to somebody else is tried again after this, and forgotten when nobody has
+# wanted it for as long as the second.
 CONFLICT_SECONDS: Final = 5.0
+CONFLICT_FORGET_SECONDS: Final = 20.0
 # Creates after a refusal: at most two a minute.
 REFUSED_PAUSE_SECONDS: Final = 30.0
 # A throttling server says when to come back; this at least.
@@ -52,7 +54,7 @@ class JobMemory:
     def retry_seconds(self) -> float | None:
         """When what was refused or found taken should be tried again; None: nothing was."""
         waits = [max(0.0, self._paused_until - time.monotonic())] if self.refusal else []
-        if self._conflicts:
+        if self.conflicts:
             waits.append(CONFLICT_SECONDS)
         return min(waits, default=None)
 
@@ -63,14 +65,23 @@ class JobMemory:
 
     @property
     def conflicts(self) -> dict[str, str]:
-        """Names held by somebody else, "Kind/name" -> by whom; each for a while."""
-        now = time.monotonic()
-        self._conflicts = {k: v for k, v in self._conflicts.items() if v[1] > now}
+        """Names held by somebody else, "Kind/name" -> by whom."""
+        oldest = time.monotonic() - CONFLICT_FORGET_SECONDS
+        self._conflicts = {k: v for k, v in self._conflicts.items() if v[1] > oldest}
         return {name: owner for name, (owner, _) in self._conflicts.items()}
 
     def conflict(self, child: str, owner: str) -> None:
-        """A child's name belongs to somebody else."""
-        self._conflicts[child] = (owner, time.monotonic() + CONFLICT_SECONDS)
+        """A child's name belongs to somebody else, as was seen now."""
+        self._conflicts[child] = (owner, time.monotonic())
+
+    def resolved(self, child: str) -> None:
+        """The name is ours or free."""
+        self._conflicts.pop(child, None)
+
+    def waits(self, child: str) -> bool:
+        """Whether the name was found taken so lately that it is not tried yet."""
+        known = self._conflicts.get(child)
+        return known is not None and time.monotonic() - known[1] < CONFLICT_SECONDS
 
     def refused(self, kind: str, name: str, error: ApiError) -> None:
         """The server refused a child; its words are kept for a condition."""
