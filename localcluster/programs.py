@@ -104,21 +104,14 @@ def _build(names: list[str], folder: Path, report: Report) -> None:
         compiled += 1
         report(Step(TASK, line, compiled, total))
 
+    # Nobody debugs these programs: a quarter less work for the compiler without debug tables and
+    # with fewer collections of its own garbage.
+    flags = ["-v", "-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags={_ldflags()}"]
     shell.stream(
-        [
-            "go",
-            "build",
-            "-v",
-            "-trimpath",
-            "-ldflags",
-            _ldflags(),
-            "-o",
-            f"{temporary}/",
-            *packages,
-        ],
+        ["go", "build", *flags, "-o", f"{temporary}/", *packages],
         count,
         cwd=TOOLS,
-        env={**os.environ, "CGO_ENABLED": "0"},
+        env={"GOGC": "400", **os.environ, "CGO_ENABLED": "0"},
         log=folder.parent / "build.log",
     )
     for name in names:
