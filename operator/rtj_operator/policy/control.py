@@ -54,10 +54,14 @@ def _loss(plan: Plan) -> Finding | None:
 
 
 def next_incarnation(plan: Plan) -> Plan:
-    """The plan with the coordinator's next incarnation, which has no faults to absorb yet."""
+    """The plan with the coordinator's next incarnation, which numbers its reports anew."""
     live = (pod.incarnation for pod in plan.seen.pods if pod.role == "coordinator")
     incarnation = 1 + max((plan.status.coordinator.incarnation, *live))
-    return plan.write(coordinator=CoordinatorStatus(incarnation=incarnation))
+    recovery = plan.status.recovery
+    return plan.write(
+        coordinator=CoordinatorStatus(incarnation=incarnation),
+        recovery=changed(recovery, fault=0) if recovery else None,
+    )
 
 
 def children(plan: Plan) -> tuple[Action, ...]:

@@ -10,7 +10,7 @@ from rtj_api.reasons import ConditionType, EventReason, Reason
 from rtj_operator.policy.conditions import fail, with_condition
 from rtj_operator.policy.decision import Action, DeleteJob, DeletePod
 from rtj_operator.policy.observation import PodObservation
-from rtj_operator.policy.pending import Signal, clock, lasted
+from rtj_operator.policy.pending import Signal, clock, lasted, noted
 from rtj_operator.policy.plan import Plan, ended, runs
 from rtj_operator.policy.recovery import renewed
 from rtj_operator.policy.times import unix
@@ -109,7 +109,8 @@ def await_gang(plan: Plan) -> Plan:
 def _assembled(plan: Plan) -> bool:
     if sum(runs(pod) for pod in plan.workers().values()) < plan.nodes:
         return False
-    if plan.holds(ConditionType.RUNNING) and plan.status.recovery is None:
+    trained = plan.holds(ConditionType.RUNNING) or noted(plan, Signal.JUDGING)
+    if trained and plan.status.recovery is None:
         return True
     view = plan.live_view
     return view is not None and sum(map(plan.hears, view.workers)) >= plan.nodes
