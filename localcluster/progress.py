@@ -12,6 +12,7 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,13 @@ class Bars:
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description:<20}"),
-            BarColumn(bar_width=30),
+            BarColumn(bar_width=24, table_column=Column(min_width=24)),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[detail]}"),
+            TextColumn(
+                "{task.fields[detail]}", table_column=Column(ratio=1, no_wrap=True), markup=False
+            ),
             console=self._console,
+            expand=True,
             disable=not self._console.is_terminal,
         )
 
@@ -77,4 +81,4 @@ class Bars:
             if not self._console.is_terminal:
                 self._console.print(f"{step.task}: {step.detail or 'done'}", markup=False)
             return
-        self._progress.update(task, total=total, completed=step.done, detail=step.detail[:60])
+        self._progress.update(task, total=total, completed=step.done, detail=step.detail)

@@ -44,10 +44,10 @@ def products(report: Report = silent) -> list[Image]:
 def pause(programs: Programs) -> Image:
     """The image of every pod's first process: one static program of our own."""
     source = hashlib.sha256(programs["pause"].read_bytes()).hexdigest()
-    with _alone():
-        if store.label(PAUSE, SOURCE_LABEL) != source:
+    if store.label(PAUSE, SOURCE_LABEL) != source:  # else no lock: others may build for minutes
+        with _alone():
             _build_pause(programs["pause"], source)
-        return store.image(PAUSE)
+    return store.image(PAUSE)
 
 
 def source_digest(checkout: Path, dockerfile: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 from localcluster import shell
 from localcluster.layout import cache_root
 
-RUN_ROOT = Path("/run/rtj-images")
+RUN = Path("/run/rtj-images")
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,18 @@ def root() -> Path:
     return cache_root() / "images"
 
 
+def _run_root() -> Path:
+    """Buildah's folder for what a reboot ends; one for each storage, or two would be mixed up."""
+    return RUN / hashlib.sha256(str(root()).encode()).hexdigest()[:8]
+
+
 def environment() -> dict[str, str]:
     # chroot isolation and host networking: the build needs no rights that a container lacks.
     return {**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"}
 
 
 def _command(*arguments: str | Path) -> list[str | Path]:
-    return ["buildah", "--root", root(), "--runroot", RUN_ROOT, *arguments]
+    return ["buildah", "--root", root(), "--runroot", _run_root(), *arguments]
 
 
 def buildah(*arguments: str | Path) -> str:
