@@ -9,15 +9,21 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.api.support.api import Api, connect, until
+from tests.api.support.api import Api, connect
 from tests.api.support.kubectl import Kubectl
+from tests.api.support.kubelet import Kubelet
 from tests.api.support.process import OperatorProcess
 from tests.api.support.server import ApiServer
+from tests.api.support.waits import leads
 
 REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "charts" / "resilient-training-operator"
 CRD = REPOSITORY / "crds" / "resilienttrainingjobs.yaml"
 OPERATOR_NAMESPACE = "rtj-system"
+LEASE = (
+    f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}"
+    "/leases/resilient-training-operator"
+)
 
 OperatorFactory = Callable[..., OperatorProcess]
 
@@ -116,7 +122,6 @@ async def operators(
     )
     grant = await api.create(f"{account}/token", {"spec": {"expirationSeconds": 7200}})
     kubeconfig = prepared.kubeconfig(grant["status"]["token"], "operator")
-    lease = "/apis/coordination.k8s.io/v1/namespaces/rtj-system/leases/resilient-training-operator"
     with ExitStack() as stack:
 
         def make(name: str = "operator", **environment: str) -> OperatorProcess:
@@ -131,8 +136,8 @@ async def operators(
 
         yield make
     # Killed holders leave it behind, and the next test need not wait for it to expire.
-    if await api.find(lease):
-        await api.delete(lease)
+    if await api.find(LEASE):
+        await api.delete(LEASE)
     _assert_no_traceback(tmp_path)
 
 
@@ -145,9 +150,13 @@ def _assert_no_traceback(folder: Path) -> None:
 async def operator(operators: OperatorFactory) -> OperatorProcess:
     """One operator that leads."""
     process = operators()
-
-    async def leads() -> bool:
-        return process.probe("/readyz") == 200 and process.metrics().get("rtj_leader") == 1
-
-    await until("the operator leads", leads, seconds=30)
+    await leads(process)
     return process
+
+
+@pytest.fixture
+async def kubelet(api: Api, namespace: str) -> AsyncGenerator[Kubelet]:
+    """A hand that plays nodes and kubelets; its nodes go at the end."""
+    hand = Kubelet(api, namespace)
+    yield hand
+    await hand.close()

@@ -23,9 +23,17 @@ class Kubelet:
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
         self._namespace = namespace
+        self._nodes: list[str] = []
+
+    async def close(self) -> None:
+        """Remove the nodes."""
+        for name in self._nodes:
+            if await self._api.find(f"/api/v1/nodes/{name}"):
+                await self._api.delete(f"/api/v1/nodes/{name}")
 
     async def node(self, name: str, **labels: str) -> Json:
-        """A node that is ready; the test deletes it."""
+        """A node that is ready."""
+        self._nodes.append(name)
         await self._api.create(
             "/api/v1/nodes",
             {

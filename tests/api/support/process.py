@@ -89,6 +89,10 @@ class OperatorProcess:
                     out[name] = float(value)
         return out
 
+    def log_lines(self, text: str) -> list[str]:
+        """Lines of its log that hold a text."""
+        return [line for line in self.log.read_text().splitlines() if text in line]
+
     def probe(self, path: str) -> int:
         """Status code of /healthz or /readyz; 0 while nobody answers."""
         try:
