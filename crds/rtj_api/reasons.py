@@ -34,7 +34,7 @@ class ConditionType(StrEnum):
 class Reason(StrEnum):
     """Reasons of conditions and of `status.reason`."""
 
-    # Running / phase
+    # course of the job
     TRAINING = "Training"  # new steps arrive
     WAITING_FOR_FIRST_STEP = "WaitingForFirstStep"  # pods run, no step yet
     WAITING_FOR_PODS = "WaitingForPods"  # pods are being scheduled or started

@@ -99,6 +99,9 @@ class Recovery(ApiModel):
     deadline_time: Time
     # Highest step when the fault was detected: one beyond it ends the recovery.
     step: int = -1
+    # Step at which training stood when the deadline was last put off, since it was on its way
+    # back; it must have moved on by the next.
+    replayed_step: int = -1
     # FaultReport number of this coordinator incarnation behind it (0: seen by the cluster only),
     # and the run and round it broke: what else breaks in them is its consequence, no new fault.
     fault: int = 0

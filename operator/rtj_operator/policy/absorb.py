@@ -159,22 +159,28 @@ def _vanished(plan: Plan, slot: int) -> Plan:
 
 
 def _take(plan: Plan, slot: int, pod: PodObservation | None, found: Finding) -> Plan:
-    incarnation = plan.incarnation(slot)
     view = plan.view
-    workers = view.workers if view is not None else ()
-    places = {w.slot: w.position for w in workers if w.incarnation == incarnation}
     verdict = Verdict(
         fault_class=found.fault_class,
         rung=found.rung,
         reason=found.reason,
         slot=slot,
-        incarnation=incarnation,
+        incarnation=plan.incarnation(slot),
         pod=pod,
         lost=True,
-        spare=plan.live_view is not None and places.get(slot, 0) < 0,
+        spare=_not_needed(plan, slot),
         step=view.highest_step if view is not None else -1,
         run=plan.status.run,
         round=view.round if view is not None else plan.status.round,
         detected_unix=plan.now,
     )
     return take(end_recovered(plan), verdict)
+
+
+def _not_needed(plan: Plan, slot: int) -> bool:
+    """Whether all positions are held by other slots' workers."""
+    view = plan.live_view
+    if view is None or view.run != plan.status.run:
+        return False
+    held = {w.position for w in view.workers if w.slot != slot and plan.hears(w)}
+    return held >= set(range(plan.nodes))

@@ -53,8 +53,10 @@ def climb_overdue(plan: Plan) -> Plan:
     due = unix(current.deadline_time)
     if plan.now < due:
         return plan.wake_at(due)
-    if _catching_up(plan, current):
-        return plan
+    replayed = _replayed(plan, current)
+    if replayed >= 0:
+        put_off = changed(recovery.renewed(plan, current), replayed_step=replayed)
+        return plan.write(recovery=put_off).wake_at(unix(put_off.deadline_time))
     return _climb(plan, current)
 
 
@@ -229,14 +231,16 @@ def _climb(plan: Plan, current: Recovery) -> Plan:
     return _act(plan, verdict, verdict.rung)
 
 
-def _catching_up(plan: Plan, current: Recovery) -> bool:
+def _replayed(plan: Plan, current: Recovery) -> int:
+    """The step that training has come back to by now, -1 if it is not seen moving."""
     view = plan.live_view
-    if view is None or view.run != plan.status.run or view.step < 0:
-        return False
+    if view is None or view.run != plan.status.run or view.step <= current.replayed_step:
+        return -1
     report = recovery.report_of(plan, current)
     if report is not None and current.rung in BY_ITSELF:
-        return 0 <= report.resumed_step < view.step
-    return view.ranks_training >= plan.nodes * plan.processes_per_node
+        return view.step if 0 <= report.resumed_step < view.step else -1
+    whole = view.ranks_training >= plan.nodes * plan.processes_per_node
+    return view.step if whole else -1
 
 
 # --- words and ends ---

@@ -66,6 +66,7 @@ def noted(plan: Plan, signal: Signal, subject: str | None = None) -> bool:
 
 
 def sweep(plan: Plan) -> Plan:
-    """The plan without the clocks of signs that no rule saw in this pass."""
-    kept = (e for e in plan.status.pending if (e.signal, e.subject) in plan.signs)
+    """The plan without the clocks of signs that no rule saw in this pass; of none at rest."""
+    signs = plan.signs if plan.live else frozenset[tuple[str, str]]()
+    kept = (e for e in plan.status.pending if (e.signal, e.subject) in signs)
     return plan.write(pending=tuple(kept))
