@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 def _free_network() -> str:
-    """First three bytes of loopback addresses that no other job on this host uses, but by chance."""
+    """First three bytes of loopback addresses; another job on this host hardly has the same."""
     return f"127.{secrets.randbelow(250) + 1}.{secrets.randbelow(250) + 1}"
 
 
@@ -252,7 +252,7 @@ async def running_job(
             yield job
         except BaseException:
             for log in sorted(job.folder.glob("*.log")):
-                print(f"===== {log.name}\n{log.read_text(errors='replace')[-6000:]}")
+                print(f"===== {log.name}\n{log.read_text(errors='replace')[-3000:]}")
             raise
         finally:
             running.cancel()

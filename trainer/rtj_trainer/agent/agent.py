@@ -206,8 +206,7 @@ class Agent:
     def _outcome(self) -> Literal["saved", "finished", "stopped"]:
         if self._supervisor.saved:
             return "saved"
-        finished = self._supervisor.state.exit_code == 0 and self._ranks.all_done()
-        return "finished" if finished else "stopped"
+        return "finished" if self._ranks.all_done() else "stopped"
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

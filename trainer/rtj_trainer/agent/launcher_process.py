@@ -18,10 +18,10 @@ from rtj_trainer.nvrx.launcher_events import (
     ENV_EVENTS_FD,
     ENV_RANK_STDIO,
     MAX_EVENT_BYTES,
+    Joining,
     LauncherEvent,
     Order,
     Ready,
-    Started,
     decode_event,
     encode,
 )
@@ -158,7 +158,8 @@ class LauncherProcess:
             except msgspec.DecodeError as error:
                 _log.warning("launcher %d: event not understood: %s", self.pid, error)
                 continue
-            if isinstance(event, Started):
+            if isinstance(event, Joining):
+                # No rank lives now; one that fails at once does so before it is told as started.
                 self._streams.forget_tails()
             if isinstance(event, Ready):
                 self.ready = True

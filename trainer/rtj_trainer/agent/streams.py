@@ -8,6 +8,7 @@ import array
 import asyncio
 import fcntl
 import os
+import select
 import sys
 import termios
 import threading
@@ -18,6 +19,7 @@ from typing import Final
 TAIL_LINES: Final = 20
 # A longer line is passed on in pieces.
 _MAX_LINE_BYTES: Final = 16 * 1024
+_READ_BYTES: Final = 64 * 1024
 _POLL_SECONDS: Final = 0.01
 
 
@@ -28,7 +30,10 @@ class Stream:
         self._reader, self.writer = os.pipe()
         self._prefix = prefix.encode()
         self._lines: deque[bytes] = deque(maxlen=TAIL_LINES)
-        self._read_all = threading.Event()
+        self._rest = b""
+        self._ended = False
+        # Held from reading to remembering, so that nothing is ever in neither place.
+        self._turn = threading.Lock()
         threading.Thread(target=self._pass_on, name=f"stream {prefix}", daemon=True).start()
 
     def close_writer(self) -> None:
@@ -41,7 +46,7 @@ class Stream:
 
     def tail(self, limit: int) -> str:
         """The last lines, at most `limit` characters of them, the end kept."""
-        text = b"".join(tuple(self._lines)).decode(errors="replace").rstrip()
+        text = b"\n".join(tuple(self._lines)).decode(errors="replace").rstrip()
         return text[-limit:]
 
     async def settle(self, seconds: float) -> None:
@@ -52,22 +57,38 @@ class Stream:
             await asyncio.sleep(_POLL_SECONDS)
 
     def _pending(self) -> bool:
-        if self._read_all.is_set():
-            return False
-        count = array.array("i", [0])
+        """Whether something is in the pipe, or was taken out and is not in the tail yet."""
+        if not self._turn.acquire(blocking=False):
+            return True
         try:
-            fcntl.ioctl(self._reader, termios.FIONREAD, count)
-        except OSError:
-            return False
-        return count[0] > 0
+            return not self._ended and _readable_bytes(self._reader) > 0
+        finally:
+            self._turn.release()
 
     def _pass_on(self) -> None:
-        with open(self._reader, "rb", closefd=False) as pipe:
-            while line := pipe.readline(_MAX_LINE_BYTES):
-                self._lines.append(line)
-                _write(self._prefix + line if line.endswith(b"\n") else self._prefix + line + b"\n")
-        self._read_all.set()
-        os.close(self._reader)
+        while not self._ended:
+            select.select([self._reader], [], [])
+            with self._turn:
+                data = os.read(self._reader, _READ_BYTES)
+                self._take(data)
+                if not data:
+                    self._ended = True
+                    os.close(self._reader)
+
+    def _take(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self._rest and (not data or len(self._rest) > _MAX_LINE_BYTES):
+            lines.append(self._rest)
+            self._rest = b""
+        self._lines.extend(lines)
+        if lines:
+            _write(b"".join(self._prefix + line + b"\n" for line in lines))
+
+
+def _readable_bytes(descriptor: int) -> int:
+    count = array.array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, count)
+    return count[0]
 
 
 def _write(data: bytes) -> None:
