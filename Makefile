@@ -31,10 +31,11 @@ lock: venv ## Resolve pyproject.toml anew into requirements/
 	for extra in operator trainer dev; do \
 		$(COMPILE) --upgrade --extra $$extra pyproject.toml -o requirements/$$extra.txt; done
 
-generate: venv ## Files made from code: the CRD, its copy in the chart, golden manifests
+generate: venv ## Files made from code: the CRD, its copy in the chart, golden manifests, pages
 	$(PY) -m rtj_api.crd --write .
 	$(PY) -m tests.unit.render.golden --write
 	$(PY) -m tests.api.chart_golden --write
+	$(PY) -m docs.generate --write
 
 demo: venv ## Cluster, images, operator, a job, three faults, a report (first run: about 12 minutes)
 	@$(PY) -m demo

@@ -18,7 +18,7 @@ from rtj_operator.policy.observation import JobObservation
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 
 RECOVERIES: Final = Counter(
-    "rtj_recoveries", "Recoveries begun, by rung and fault class", ["rung", "class"]
+    "rtj_recoveries", "Recoveries that ended, by rung and fault class", ["rung", "class"]
 )
 DETECTION: Final = Histogram(
     "rtj_detection_seconds",
