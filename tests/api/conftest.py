@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import yaml
 
+from rtj_api import crd
 from tests.api.support.api import Api, connect
 from tests.api.support.kubectl import Kubectl
 from tests.api.support.kubelet import Kubelet
@@ -52,7 +52,9 @@ def prepared(server: ApiServer) -> ApiServer:
     kubectl = [str(server.program("kubectl"))]
     kubectl.append(f"--kubeconfig={server.kubeconfig(server.admin_token, 'admin')}")
     subprocess.run([*kubectl, "create", "namespace", OPERATOR_NAMESPACE], check=True)
-    subprocess.run([*kubectl, "apply", "--server-side", "-f", str(CRD)], check=True)
+    # As the models are now; that the file is current is checked elsewhere.
+    apply = [*kubectl, "apply", "--server-side", "-f", "-"]
+    subprocess.run(apply, input=crd.render().encode(), check=True)
     rights = subprocess.run(
         [
             str(server.program("helm")),
@@ -69,8 +71,8 @@ def prepared(server: ApiServer) -> ApiServer:
         capture_output=True,
     ).stdout
     subprocess.run([*kubectl, "apply", "-f", "-"], input=rights, check=True)
-    crd = yaml.safe_load(CRD.read_text())["metadata"]["name"]
-    subprocess.run([*kubectl, "wait", "--for=condition=Established", f"crd/{crd}"], check=True)
+    name = crd.definition()["metadata"]["name"]
+    subprocess.run([*kubectl, "wait", "--for=condition=Established", f"crd/{name}"], check=True)
     return server
 
 

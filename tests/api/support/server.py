@@ -1,5 +1,6 @@
 """A real etcd and kube-apiserver on free loopback ports; nothing else of a cluster runs."""
 
+import base64
 import json
 import secrets
 import socket
@@ -24,6 +25,11 @@ def free_port() -> int:
     """A port that nobody listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=10) as answer:
+        return json.load(answer)
 
 
 class ApiServer:
@@ -58,6 +64,13 @@ class ApiServer:
         process = self._processes.pop()
         process.kill()
         process.wait(STOP_SECONDS)
+
+    def compact(self) -> None:
+        """Have etcd forget all history up to now, by its HTTP gateway."""
+        root = f"http://127.0.0.1:{self._etcd_port}/v3"
+        found = _post(f"{root}/kv/range", {"key": base64.b64encode(b"/").decode()})
+        revision = found["header"]["revision"]
+        _post(f"{root}/kv/compaction", {"revision": revision, "physical": True})
 
     def stop(self) -> None:
         """End both."""
