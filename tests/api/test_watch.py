@@ -2,9 +2,18 @@
 
 import asyncio
 import signal
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
 
+import pytest
+
+from rtj_operator.kube.client import KubeClient
+from rtj_operator.kube.credentials import Credentials
+from rtj_operator.kube.informer import Reflector
+from rtj_operator.kube.objects import PODS, Pod
+from rtj_operator.kube.store import Store
 from tests.api.conftest import OperatorFactory
-from tests.api.support.api import Api, until
+from tests.api.support.api import Api, Json, until
 from tests.api.support.jobs import core, job, jobs
 from tests.api.support.server import ApiServer
 from tests.api.support.waits import all_pods, leads, pod_names, pods
@@ -37,7 +46,51 @@ async def test_what_was_deleted_while_the_watch_was_cut_leaves_no_ghost(
 
     await until("the deleted pod has a successor of another name", replaced, seconds=60)
     assert not (await pods(api, namespace)).keys() & pod_names("b")
-    assert operator.log_lines("is too old: listing again")
+
+
+async def test_reflector_whose_history_is_compacted_reports_what_it_missed(
+    api: Api, prepared: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(prepared.kubeconfig(prepared.admin_token, "admin")))
+    for name in ("stays", "goes"):
+        await api.create(core(namespace, "pods"), pod(name))
+    gone: list[str] = []
+
+    def note(old: Pod | None, new: Pod | None) -> None:
+        if old is not None and new is None:
+            gone.append(old.metadata.name)
+
+    store = Store(note)
+    async with KubeClient(Credentials(), lambda: 0.0) as client:
+        reflector = Reflector(client, PODS, store, namespace=namespace, selector="test")
+        async with running(reflector.run()):
+            await until("the first list", lambda: said(reflector.synced))
+        await api.delete(core(namespace, "pods", "goes"), grace_seconds=0)
+        await asyncio.to_thread(forget_history, prepared)
+        async with running(reflector.run()):
+            await until("the deletion is reported", lambda: said(gone))
+    assert gone == ["goes"]
+    assert [item.metadata.name for item in store] == ["stays"]
+
+
+async def said[T](value: T) -> T:
+    return value
+
+
+@asynccontextmanager
+async def running(work: Coroutine[None, None, None]) -> AsyncGenerator[None]:
+    """Work beside the block; cancelled at its end."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def pod(name: str) -> Json:
+    container = {"name": "c", "image": "example.invalid/c:1"}
+    return {"metadata": {"name": name, "labels": {"test": ""}}, "spec": {"containers": [container]}}
 
 
 def forget_history(server: ApiServer) -> None:
