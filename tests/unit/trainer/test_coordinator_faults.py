@@ -240,6 +240,15 @@ def test_the_operator_s_restart_opens_one_round_and_is_no_fault() -> None:
     assert world.view.faults == ()
 
 
+def test_what_peers_of_an_excluded_worker_suffer_is_no_fault() -> None:
+    world = training_world()
+    world.direct(excluded=("pod-1",))
+    report_exit(world, world.agents["pod-0"], 1)
+    world.run(1.0)
+    assert world.members() == {0: ("pod-0", 0), 1: ("pod-2", 1)}
+    assert world.view.faults == ()
+
+
 def test_numbers_and_counts_survive_a_restart_of_the_coordinator() -> None:
     world = training_world()
     raise_in(world, world.agents["pod-1"], iteration=0)

@@ -92,6 +92,16 @@ def test_a_rank_that_lives_is_waited_for() -> None:
     assert world.view.outcome.state == "none", "the operator's deadline ends it"
 
 
+def test_stopped_when_a_worker_died_before_it_could_save() -> None:
+    world = training_world()
+    world.direct(stop="save")
+    finish(world, (0,), saved=True)
+    world.kill(world.agents["pod-1"])
+    world.pass_time(3.0)
+    assert world.view.outcome.state == "stopped"
+    assert "1 ranks saved" in world.view.outcome.message
+
+
 def test_refused_when_a_launcher_says_do_not_restart() -> None:
     world = training_world()
     world.end_launcher(world.agents["pod-1"], 93, "no progress")

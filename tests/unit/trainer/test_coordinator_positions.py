@@ -67,6 +67,15 @@ def test_a_silent_worker_is_lost_after_the_beat_timeout_and_parked_when_it_thaws
     assert 5.0 <= fault.detected_seconds < 5.7
 
 
+def test_a_coordinator_that_stood_still_blames_nobody() -> None:
+    world = training_world()
+    world.now += 60.0
+    world.settle()
+    world.run(2.0)
+    assert world.holders == {0: "pod-0", 1: "pod-1"}
+    assert (world.store.closed, world.view.control, world.view.faults) == (0, "running", ())
+
+
 def test_without_a_spare_the_round_is_opened_once_and_a_newcomer_gets_the_position() -> None:
     world = training_world(slots=2)
     world.kill(world.agents["pod-0"])

@@ -66,6 +66,11 @@ class ControlState:
         """The store answered."""
         self._heard_at = max(self._heard_at, now)
 
+    def forgive(self, seconds: float) -> None:
+        """Put all silence off: it was this process that did not listen."""
+        self._heard_at += seconds
+        self._link_changed_at += seconds
+
     def judge(self, now: float) -> None:
         """Look whether it is lost; it stays so until a new run begins."""
         status = self._status

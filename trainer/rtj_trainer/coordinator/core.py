@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rtj_api import names
-from rtj_api.messages import Beat, Hello, JobDirective, Outcome
+from rtj_api.messages import Beat, ExitReport, Hello, JobDirective, Outcome
 from rtj_trainer.coordinator import outcome
 from rtj_trainer.coordinator.audit import StoreAction
 from rtj_trainer.coordinator.control_state import ControlState
@@ -28,6 +28,9 @@ from rtj_trainer.nvrx.rendezvous import Rounds
 
 # Added to the ranks' own timeout before a stall of all of them is told: their monitors come first.
 STALL_MARGIN_SECONDS: Final = 10.0
+# A longer gap between two settlings means that this process stood still (it is settled ten times a
+# second): what was said meanwhile is yet to be read, so nobody's silence counts.
+_PAUSE_SECONDS: Final = 1.0
 
 
 class Core:
@@ -50,6 +53,7 @@ class Core:
         self._outcome_run = -1 if memory.directive is None else memory.directive.run
         # Since when the run is told to stop and no rank has lived.
         self._quiet_since = now
+        self._settled_at = now
 
     # --- events ----------------------------------------------------------------------------------
 
@@ -72,9 +76,15 @@ class Core:
         self.restarts.see_errors(self._places_of(worker), now)
         seat = self.gang.seats.of(uid)
         for report in reports:
-            saved = report.exit_code == names.EXIT_SAVED
-            if seat and report.run == self.gang.run and self._goes_on() and not saved:
+            if seat and self._goes_on() and self._is_fault(report):
                 self._signs.exited(worker, seat.position, report, places, now)
+
+    def _is_fault(self, report: ExitReport) -> bool:
+        """Whether a process ended for a reason of its own: not to leave, and not because a round
+        was given up around it."""
+        if report.run != self.gang.run or report.exit_code == names.EXIT_SAVED:
+            return False
+        return report.round > self.gang.given_up
 
     def direct(self, directive: JobDirective) -> bool:
         """An operator's directive; returns whether it changed the intent."""
@@ -140,7 +150,11 @@ class Core:
     # --- settling --------------------------------------------------------------------------------
 
     def settle(self, now: float) -> None:
-        """Bring everything up to date."""
+        """Bring everything up to date; to be called ten times a second at least."""
+        paused, self._settled_at = now - self._settled_at, now
+        if paused > _PAUSE_SECONDS:
+            self.table.forgive(paused)
+            self.control.forgive(paused)
         directive = self.intent.directive
         if directive is None:
             return

@@ -38,6 +38,8 @@ class Gang:
         self.forming = True
         self._formed_from = 0.0
         self._preferred: dict[int, str] = {}
+        # Highest round that is ended from here: what its processes still suffer is no fault.
+        self.given_up = -1
         # The operator's restart count that is dealt with, and the round that it asked to end.
         self.restart = 0
         self._restart_round: int | None = None
@@ -56,6 +58,7 @@ class Gang:
         self.rounds = Rounds()
         self.read_at = None
         self.forming = True
+        self.given_up = -1
         self.restart = directive.restart
         self._restart_round = None
 
@@ -125,6 +128,7 @@ class Gang:
             loss = self._loss(seat, worker, directive, now, control_runs) if worker else None
             if loss is not None:
                 self.seats.vacate(seat.position)
+                self.given_up = self.rounds.closed
                 losses.append(loss)
         return [*losses, *self._lost_spares(directive, table, now)]
 
@@ -185,7 +189,7 @@ class Gang:
         """The operator's count of in-job restarts it asked for."""
         if restart > self.restart:
             self.restart = restart
-            self._restart_round = self.rounds.closed
+            self._restart_round = self.given_up = self.rounds.closed
 
     def actions(self) -> Sequence[StoreAction]:
         """What is to be done at the store now."""

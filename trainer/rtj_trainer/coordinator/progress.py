@@ -45,7 +45,8 @@ class Progress:
             self.saved.clear()
         here = [place for place in places if place.beat.round == newest]
         self._mark(here)
-        living = [place.beat for place in here if place.beat.alive]
+        # Who is cut off cannot say that a process has ended since.
+        living = [p.beat for p in here if p.beat.alive and p.worker.connection]
         self.ranks_training = len(living)
         self.complete = len(living) == ranks > 0
         self.step = min((beat.step for beat in living), default=-1)

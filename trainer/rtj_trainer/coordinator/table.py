@@ -124,6 +124,12 @@ class WorkerTable:
             return ()
         return tuple(report for report in beat.exits if report.number > known)
 
+    def forgive(self, seconds: float) -> None:
+        """Put all silence off: it was this process that did not listen."""
+        for worker in self:
+            worker.heard_at += seconds
+            worker.closed_at += seconds
+
     def forget(self, expected: Mapping[str, int]) -> None:
         """Drop the oldest of those that are neither expected nor connected, beyond a bound."""
         gone = [w for w in self if not w.connection and w.uid not in expected]
