@@ -218,6 +218,7 @@ def main() -> int:
         watch.stop()
         cluster.down()
     result = _result(bench.values)
+    RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
     missed = [name for name, figure in result["figures"].items() if not figure["met"]]
     console.print(f"missed: {', '.join(missed) or 'none'}")

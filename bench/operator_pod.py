@@ -5,7 +5,7 @@ import re
 from demo.kube import Kube
 from demo.setup import OPERATOR_NAMESPACE
 
-METRICS_PORT = 8081
+METRICS_PORT = 9090
 RSS = re.compile(r"^process_resident_memory_bytes (\S+)$", re.MULTILINE)
 
 
