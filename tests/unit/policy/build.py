@@ -1,12 +1,15 @@
 """Objects for policy tests: small, valid, and told apart only by what a case is about."""
 
+from dataclasses import replace
 from typing import Any
 
 from rtj_api.messages import FaultReport, JobView, LauncherState, WorkerView
+from rtj_api.reasons import EventReason
 from rtj_api.spec import ResilientTrainingJobSpec
-from rtj_api.status import CoordinatorStatus, ResilientTrainingJobStatus
+from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator.policy.accept import accept
-from rtj_operator.policy.decision import Decision
+from rtj_operator.policy.decide import decide
+from rtj_operator.policy.decision import Decision, EmitEvent
 from rtj_operator.policy.observation import (
     ContainerObservation,
     JobObservation,
@@ -159,8 +162,6 @@ def terminated(exit_code: int, **fields: Any) -> ContainerObservation:
 
 def running_status(**fields: Any) -> ResilientTrainingJobStatus:
     """Status of the job that `running` shows, in steady state."""
-    from rtj_operator.policy.decide import decide
-
     started = decide(observation()).status
     settled = decide(running(status=started)).status
     return settled.model_copy(update=fields)
@@ -192,6 +193,18 @@ def plan(seen: Observation) -> Plan:
     return accepted
 
 
-def absorbed(status: ResilientTrainingJobStatus) -> CoordinatorStatus:
-    """What the status absorbed."""
-    return status.coordinator
+def after(seen: Observation, **changes: Any) -> tuple[Decision, Observation]:
+    """What is decided, and the snapshot after its status was written, with other changes."""
+    decision = decide(seen)
+    written = replace(seen.job, status=decision.status)
+    return decision, replace(seen, **({"job": written} | changes))
+
+
+def actions[A](decision: Decision, kind: type[A]) -> list[A]:
+    """Actions of one kind, in order."""
+    return [action for action in decision.actions if isinstance(action, kind)]
+
+
+def told(decision: Decision) -> list[EventReason]:
+    """Reasons of the Events, in order."""
+    return [event.reason for event in actions(decision, EmitEvent)]

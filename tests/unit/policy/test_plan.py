@@ -1,0 +1,83 @@
+"""What rules ask of a job in more than one file."""
+
+import pytest
+
+from rtj_api.status import PendingSignal, WorkersStatus
+from rtj_operator.policy.plan import changed, ended, runs
+from tests.unit.policy import build
+from tests.unit.policy.build import NOW
+
+
+def test_an_unchanged_model_stays_the_very_same() -> None:
+    workers = WorkersStatus(desired=2)
+    assert changed(workers, desired=2) is workers
+    assert changed(workers, desired=3).desired == 3
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "want"),
+    [
+        pytest.param({}, {}, False, id="trains"),
+        pytest.param({"suspend": True}, {}, True, id="spec.suspend stops"),
+        pytest.param({"activeDeadlineSeconds": 5}, {}, False, id="deadline is ahead"),
+        pytest.param({"activeDeadlineSeconds": 5}, {"now": NOW + 5}, True, id="deadline passed"),
+        pytest.param(
+            {},
+            {"pending": True},
+            True,
+            id="a suspension begun goes on though spec.suspend was taken back",
+        ),
+    ],
+)
+def test_stopping(spec: dict[str, object], status: dict[str, object], want: bool) -> None:
+    fields = {}
+    if status.get("pending"):
+        sign = PendingSignal(
+            signal="Suspending", subject="job", first_seen_time="2027-01-15T08:00:00Z"
+        )
+        fields = {"pending": (sign,)}
+    seen = build.running(
+        build.spec(**spec), build.running_status(**fields), now=status.get("now", NOW)
+    )
+    assert build.plan(seen).stopping is want
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "connected", "want"),
+    [
+        pytest.param(0, True, True, id="of the coordinator that counts"),
+        pytest.param(1, True, False, id="of another coordinator"),
+        pytest.param(0, False, False, id="no connection, no live view"),
+    ],
+)
+def test_live_view(incarnation: int, connected: bool, want: bool) -> None:
+    seen = build.running(
+        view=build.view(coordinator_incarnation=incarnation), view_connected=connected
+    )
+    assert (build.plan(seen).live_view is not None) is want
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        pytest.param({}, True, id="connected and speaking"),
+        pytest.param({"connected": False}, False, id="connection closed"),
+        pytest.param({"silent_seconds": 6.0}, False, id="frozen with its connection open"),
+    ],
+)
+def test_hears(fields: dict[str, object], want: bool) -> None:
+    assert build.plan(build.running()).hears(build.worker(0, 0, **fields)) is want
+
+
+def test_superseded_pods_are_those_of_another_incarnation() -> None:
+    status = build.running_status(incarnations={"1": 2})
+    pods = (build.pod(0), build.pod(1, 1), build.pod(1, 2), build.coordinator(3))
+    plan = build.plan(build.running(status=status, pods=pods))
+    assert [pod.name for pod in plan.superseded()] == ["demo-worker-1-1", "demo-coordinator-3"]
+    assert {slot: pod.incarnation for slot, pod in plan.workers().items()} == {0: 0, 1: 2}
+
+
+def test_a_deleting_pod_does_not_run_and_has_not_ended() -> None:
+    pod = build.pod(0, deleting=True)
+    assert not runs(pod)
+    assert not ended(pod)
