@@ -7,7 +7,6 @@ fails at every look does not spin either.
 
 import asyncio
 import random
-import time
 from collections import deque
 from typing import Final
 
@@ -42,25 +41,24 @@ class WorkQueue:
         if key in self._running:
             self._again.add(key)
             return
-        pause = self._not_before.get(key, 0.0) - time.monotonic()
+        pause = self._not_before.get(key, 0.0) - _now()
         if pause > 0:
             self.add_after(key, pause)
         elif key not in self._ready_since:
             self._cancel_timer(key)
             self._ready.append(key)
-            self._ready_since[key] = time.monotonic()
+            self._ready_since[key] = _now()
             metrics.QUEUE_DEPTH.set(len(self._ready))
             self._wakeup.set()
 
     def add_after(self, key: JobKey, seconds: float) -> None:
         """Look at `key` in `seconds` at the latest; an earlier appointment stays."""
-        loop = asyncio.get_running_loop()
-        due = loop.time() + seconds
+        due = _now() + seconds
         timer = self._timers.get(key)
         if key in self._ready_since or (timer is not None and timer.when() <= due):
             return
         self._cancel_timer(key)
-        self._timers[key] = loop.call_at(due, self._due, key)
+        self._timers[key] = asyncio.get_running_loop().call_at(due, self._due, key)
 
     async def get(self) -> JobKey:
         """The next key; call `done` or `failed` after its pass."""
@@ -70,7 +68,7 @@ class WorkQueue:
         key = self._ready.popleft()
         del self._ready_since[key]
         self._cancel_timer(key)
-        self._running[key] = time.monotonic()
+        self._running[key] = _now()
         metrics.QUEUE_DEPTH.set(len(self._ready))
         return key
 
@@ -85,7 +83,7 @@ class WorkQueue:
         count = self._failures[key] = self._failures.get(key, 0) + 1
         longest = min(BACKOFF_FIRST_SECONDS * 2 ** min(count - 1, 16), BACKOFF_MAX_SECONDS)
         delay = longest * random.uniform(0.5, 1.0)
-        self._not_before[key] = time.monotonic() + min(delay, FAILED_PAUSE_SECONDS)
+        self._not_before[key] = _now() + min(delay, FAILED_PAUSE_SECONDS)
         self._end(key, delay)
         return delay
 
@@ -108,7 +106,7 @@ class WorkQueue:
     def oldest_wait_seconds(self) -> float:
         """How long the longest waiting or running key has been so; 0 when idle."""
         since = [*self._ready_since.values(), *self._running.values()]
-        return time.monotonic() - min(since) if since else 0.0
+        return _now() - min(since) if since else 0.0
 
     def _end(self, key: JobKey, delay: float | None) -> None:
         self._running.pop(key, None)
@@ -127,3 +125,7 @@ class WorkQueue:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -256,8 +256,8 @@ def urgency(old: JobView | None, new: JobView) -> float | None:
     before, after = (old.step, old.highest_step), (new.step, new.highest_step)
     if before == after and old.checkpoint_step == new.checkpoint_step:
         return None
-    first = min(before) < 0 <= min(after)
-    return 0.0 if first else PROGRESS_SECONDS
+    begins_or_ends = (min(before) < 0) != (min(after) < 0)
+    return 0.0 if begins_or_ends else PROGRESS_SECONDS
 
 
 def _without_progress(view: JobView) -> JobView:

@@ -1,0 +1,158 @@
+"""The client's fence and the taints, on a real API server, without an operator process."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from rtj_api import names
+from rtj_operator.kube.client import KubeClient
+from rtj_operator.kube.credentials import Credentials
+from rtj_operator.kube.errors import AlreadyExists, Conflict, NotFound, NotLeader, Refused
+from rtj_operator.kube.objects import JOBS, NODES, PODS, SERVICES
+from rtj_operator.remedy import taints
+from tests.api.support.api import Api, ApiFailure, Json
+from tests.api.support.jobs import core, job, jobs
+from tests.api.support.kubelet import Kubelet
+from tests.api.support.server import ApiServer
+
+FOREIGN: Json = {"key": "other/owner", "value": "x", "effect": "NoSchedule"}
+
+
+class Lease:
+    """How long the test says that the lease is still held."""
+
+    left = 60.0
+
+
+@pytest.fixture
+def lease() -> Lease:
+    return Lease()
+
+
+@pytest.fixture
+async def client(
+    prepared: ApiServer, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> AsyncGenerator[KubeClient]:
+    monkeypatch.setenv("KUBECONFIG", str(prepared.kubeconfig(prepared.admin_token, "admin")))
+    async with KubeClient(Credentials(), lambda: lease.left) as client:
+        yield client
+
+
+def a_service(name: str) -> Json:
+    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}
+
+
+async def test_nothing_is_written_without_the_lease(
+    api: Api, namespace: str, client: KubeClient, lease: Lease
+) -> None:
+    made = await client.create(SERVICES, namespace, a_service("made"))
+    lease.left = 0.1
+    with pytest.raises(NotLeader):
+        await client.create(SERVICES, namespace, a_service("late"))
+    with pytest.raises(NotLeader):
+        await client.delete(SERVICES, namespace, "made", uid=made.metadata.uid)
+    assert await api.find(core(namespace, "services", "late")) is None
+    assert await api.find(core(namespace, "services", "made"))
+
+
+async def test_delete_takes_only_the_named_uid(namespace: str, client: KubeClient) -> None:
+    made = await client.create(SERVICES, namespace, a_service("a"))
+    with pytest.raises(Conflict):
+        await client.delete(SERVICES, namespace, "a", uid="another")
+    await client.delete(SERVICES, namespace, "a", uid=made.metadata.uid)
+    with pytest.raises(NotFound):
+        await client.delete(SERVICES, namespace, "a", uid=made.metadata.uid)
+
+
+async def test_create_tells_a_taken_name_and_an_unknown_field(
+    namespace: str, client: KubeClient
+) -> None:
+    await client.create(SERVICES, namespace, a_service("a"))
+    with pytest.raises(AlreadyExists):
+        await client.create(SERVICES, namespace, a_service("a"))
+    pod: Json = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i", "imagePullPolice": "Never"}]},
+    }
+    with pytest.raises(Refused, match="imagePullPolice"):
+        await client.create(PODS, namespace, pod)
+
+
+async def test_status_of_an_old_view_is_refused_and_a_foreign_manager_overruled(
+    api: Api, namespace: str, client: KubeClient
+) -> None:
+    made = await api.create(jobs(namespace), job(namespace, "a"))
+    version = made["metadata"]["resourceVersion"]
+    edited = {"status": {"phase": "Failed"}}
+    newer = await api.patch(jobs(namespace, "a", "status"), edited)
+
+    async def apply(version: str) -> None:
+        await client.apply_status(
+            JOBS, namespace, "a", version=version, status={"phase": "Pending"}
+        )
+
+    with pytest.raises(Conflict):
+        await apply(version)
+    await apply(newer["metadata"]["resourceVersion"])
+    assert (await api.get(jobs(namespace, "a")))["status"]["phase"] == "Pending"
+
+
+async def test_taint_leaves_other_owners_taints_alone(
+    api: Api, namespace: str, kubelet: Kubelet, client: KubeClient
+) -> None:
+    name = f"{namespace}-n"
+    uid = (await kubelet.node(name))["metadata"]["uid"]
+    assert await taints.taint(client, name, uid, "job-1")
+    await add_taint(api, name, FOREIGN)
+    assert await taints.taint(client, name, uid, "job-1")
+    node = await client.get(NODES, "", name)
+    assert taints.jobs_tainting(node) == ("job-1",)
+    assert await taints.release(client, name, uid, "job-2")
+    assert taints.jobs_tainting(await client.get(NODES, "", name)) == ("job-1",)
+    assert await taints.release(client, name, uid, "job-1")
+    left = (await api.get(f"/api/v1/nodes/{name}"))["spec"]["taints"]
+    assert [taint["key"] for taint in left if taint["key"] != NOT_READY] == [FOREIGN["key"]]
+
+
+async def test_taint_of_a_machine_that_came_back_under_the_old_name_is_not_written(
+    api: Api, namespace: str, kubelet: Kubelet, client: KubeClient
+) -> None:
+    name = f"{namespace}-n"
+    await kubelet.node(name)
+    assert await taints.taint(client, name, "uid-of-the-former", "job-1") is None
+    node = await api.get(f"/api/v1/nodes/{name}")
+    keys = [taint["key"] for taint in node["spec"].get("taints", [])]
+    assert names.TAINT_FAULTY not in keys
+
+
+async def test_taints_written_by_many_at_once_all_stay(
+    api: Api, namespace: str, kubelet: Kubelet, client: KubeClient
+) -> None:
+    name = f"{namespace}-n"
+    uid = (await kubelet.node(name))["metadata"]["uid"]
+    others = [{**FOREIGN, "key": f"other/owner-{number}"} for number in range(4)]
+    await asyncio.gather(
+        taints.taint(client, name, uid, "job-1"), *(add_taint(api, name, o) for o in others)
+    )
+    left = (await api.get(f"/api/v1/nodes/{name}"))["spec"]["taints"]
+    want = {names.TAINT_FAULTY, *(other["key"] for other in others)}
+    assert {taint["key"] for taint in left} - {NOT_READY} == want
+
+
+NOT_READY = "node.kubernetes.io/not-ready"
+
+
+async def add_taint(api: Api, node: str, taint: Json) -> None:
+    """As another controller would: read, add, write under the resourceVersion."""
+    path = f"/api/v1/nodes/{node}"
+    while True:
+        found = await api.get(path)
+        found["spec"].setdefault("taints", []).append(taint)
+        try:
+            await api.request("PUT", path, found)
+        except ApiFailure as failure:
+            if failure.code != 409:
+                raise
+        else:
+            return
