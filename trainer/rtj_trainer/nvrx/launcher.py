@@ -7,6 +7,7 @@ nobody has to read log texts.
 """
 
 import functools
+import itertools
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rtj_api import names
+from rtj_trainer import warm
 from rtj_trainer.nvrx import patches
 from rtj_trainer.nvrx.launcher_events import (
     ENV_AGENT_PID,
@@ -39,13 +41,18 @@ def main() -> None:
         sys.exit("the agent that started this launcher is gone")
     events = EventPipe.from_env()
     stdio = _rank_stdio(os.environ[ENV_RANK_STDIO])
+    only_ours = (int(os.environ[ENV_EVENTS_FD]), *itertools.chain(*stdio.values()))
     for variable in (ENV_AGENT_PID, ENV_EVENTS_FD, ENV_RANK_STDIO):
         del os.environ[variable]
 
+    # Read when torch is loaded: stores would log each of NVRx's short waits as a warning.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from nvidia_resiliency_ext.fault_tolerance import launcher
 
+    warm.import_all()
+    forge = warm.Forge.start(close=only_ours)
     unpatched = patches.shorten_waits()
-    patches.bind_workers(stdio)
+    patches.bind_workers(stdio, forge)
     _watch_workers(launcher.LocalElasticAgent, events)
     _watch_monitors(launcher.RankMonitorServer, events)
     events.send(Ready(unpatched=unpatched))

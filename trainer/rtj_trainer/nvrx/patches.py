@@ -8,6 +8,7 @@ otherwise: slower is better than wrong.
 
 import ctypes
 import inspect
+import logging
 import os
 import signal
 import subprocess
@@ -16,6 +17,10 @@ from collections.abc import Callable, Iterable
 from importlib import metadata
 from types import ModuleType
 from typing import Any, Final
+
+from rtj_trainer.warm import Forge, NotWarm, WarmProcess
+
+log = logging.getLogger(__name__)
 
 SUPPORTED: Final = "0.7."
 _STOP_GRACE_SECONDS: Final = 1.0
@@ -94,7 +99,8 @@ def terminate_groups(allowed_pgids: Iterable[int]) -> None:
 
     Does what NVRx's function of the same place does, but returns as soon as the groups are gone.
     """
-    groups = set(allowed_pgids)
+    # Never our own: a rank that has no group of its own yet would take the launcher with it.
+    groups = set(allowed_pgids) - {os.getpgrp()}
     if 1 in groups:
         return
     deadline = time.monotonic() + _STOP_GRACE_SECONDS
@@ -121,10 +127,11 @@ def _signal_group(group: int, number: int) -> bool:
     return True
 
 
-def bind_workers(stdio: RankStdio) -> None:
+def bind_workers(stdio: RankStdio, forge: Forge | None = None) -> None:
     """Training processes die with this launcher and write into the agent's pipes.
 
-    Raises Unpatched when torch starts its processes in another way than the one known here.
+    With a forge they start with everything imported, where it can. Raises Unpatched when torch
+    starts its processes in another way than the one known here.
     """
     from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
@@ -132,14 +139,25 @@ def bind_workers(stdio: RankStdio) -> None:
     if list(inspect.signature(handler._popen).parameters) != ["self", "args", "env"]:
         raise Unpatched("SubprocessHandler._popen of this torch has other parameters")
 
-    def start(self: Any, args: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[bytes]:
-        output, error = stdio.get(self.local_rank_id, (None, None))
+    def start(
+        self: Any, args: tuple[str, ...], env: dict[str, str]
+    ) -> subprocess.Popen[bytes] | WarmProcess:
+        output, error = stdio.get(self.local_rank_id, (1, 2))
+        if self._stdout is not None:
+            output = self._stdout.fileno()
+        if self._stderr is not None:
+            error = self._stderr.fileno()
+        if forge is not None:
+            try:
+                return forge.spawn(args, env, output, error)
+            except NotWarm as reason:
+                log.info("local rank %d starts cold: %s", self.local_rank_id, reason)
         # PDEATHSIG survives exec, but only a call between fork and exec can set it in time.
         return subprocess.Popen(
             args=args,
             env=env,
-            stdout=self._stdout or output,
-            stderr=self._stderr or error,
+            stdout=output,
+            stderr=error,
             start_new_session=True,
             preexec_fn=die_with_parent,
         )
