@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from localcluster import cgroups, network, node, shell
@@ -26,7 +25,7 @@ def remove_all(layout: Layout) -> None:
     _unmount_below(layout.state)
     for group in groups:
         cgroups.remove(group)
-    shutil.rmtree(layout.state, ignore_errors=True)
+    _delete(layout.state)
     _remove_created_folders()
 
 
@@ -37,7 +36,7 @@ def remove_node(layout: Layout, name: str) -> None:
     network.delete_node(layout, name)
     _unmount_below(layout.node(name))
     cgroups.remove(group)
-    shutil.rmtree(layout.node(name), ignore_errors=True)
+    _delete(layout.node(name))
 
 
 def create_mount_points() -> None:
@@ -61,6 +60,11 @@ def _remove_created_folders() -> None:
             shell.run(["rmdir", target], check=False)
         CREATED.unlink()
     STATE_ROOT.rmdir()
+
+
+def _delete(folder: Path) -> None:
+    """Delete a tree of many thousand links; never through a mount to somebody else's files."""
+    shell.run(["rm", "-rf", "--one-file-system", folder])
 
 
 def _unmount_below(folder: Path) -> None:

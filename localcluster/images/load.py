@@ -20,6 +20,7 @@ from pathlib import Path
 
 from localcluster import node, shell
 from localcluster.errors import LocalClusterError
+from localcluster.images import store
 from localcluster.images.store import Image
 from localcluster.layout import Layout
 
@@ -60,10 +61,21 @@ def _add_layer(layout: Layout, name: str, files: Path, chain: str, parent: str) 
     shell.run([*snapshots, "prepare", key, *([parent] if parent else [])])
     mount = shell.run([*snapshots, "mounts", "/unused", key]).stdout
     target = _upper_folder(mount, layout.node(name) / "containerd")
-    linked = shell.run(["cp", "-al", f"{files}/.", target], check=False)
-    if linked.returncode != 0:  # the cache is on another file system
-        shell.run(["cp", "-a", f"{files}/.", target])
+    _link(files, target)
     shell.run([*snapshots, "commit", chain, key])
+
+
+def _link(files: Path, target: Path) -> None:
+    """Fill `target` with hard links to `files`.
+
+    While any buildah runs, its storage is mounted onto itself, and links across a mount are
+    refused even on the same disk; in a mount namespace without that mount they work.
+    """
+    script = 'umount --recursive "$1" 2>/dev/null; exec cp -al "$2/." "$3"'
+    private = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+    linked = shell.run([*private, store.root() / "overlay", files, target], check=False)
+    if linked.returncode != 0:  # the cache is on another file system
+        shell.run(["cp", "-a", "--remove-destination", f"{files}/.", target])
 
 
 def _upper_folder(mount: str, root: Path) -> Path:
