@@ -99,6 +99,9 @@ def _run_once[Result](train: Callable[[], Result]) -> Result:
 
 
 def _run_iteration[Result](train: Callable[[], Result], iteration: int) -> Result:
+    if dist.is_initialized():
+        # What the wrapper calls to abort the last iteration failed; it only logs that.
+        dist.destroy_process_group()
     store = TCPStore(
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),

@@ -91,3 +91,14 @@ def test_sever_spares_a_descriptor_that_is_something_else_now():
         assert new.recv(1) == b"x"
         new.close()
         accepted.close()
+
+
+def test_sever_bears_a_connection_that_is_closed_meanwhile(monkeypatch: pytest.MonkeyPatch):
+    with gloo.tracked():
+        left, right = socket.socketpair()
+    stale = gloo._sockets()
+    left.close()
+    monkeypatch.setattr(gloo, "_sockets", lambda: stale)
+    gloo.sever()
+    assert right.recv(1) == b""
+    right.close()
