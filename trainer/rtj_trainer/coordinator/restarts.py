@@ -64,6 +64,10 @@ class RestartWatch:
     def see_ranks(self, ranks_round: int, iteration: int, now: float) -> None:
         """Round and highest iteration of the present processes."""
         counts = self.counts
+        if ranks_round < 0:
+            # No ranks are known, so none are known to be new: a restarted coordinator hears of the
+            # old ones later, and must not count their iterations again.
+            return
         if ranks_round != counts.ranks_round:
             self.counts = counts = replace(counts, ranks_round=ranks_round, iteration=0)
             self._errors.clear()
