@@ -4,21 +4,15 @@ The coordinator's report comes first where it may still come: it knows position,
 The cluster's word stands alone for pods that never connected, and when no view arrives.
 """
 
-from typing import Final
-
 from rtj_api.messages import FaultReport, JobView
 from rtj_operator.policy import budgets
 from rtj_operator.policy.evidence import Finding, finding, gone
 from rtj_operator.policy.faults import SETTLE_SECONDS, Verdict, grown, judge, stale
 from rtj_operator.policy.ladder import take
 from rtj_operator.policy.observation import PodObservation
-from rtj_operator.policy.pending import Signal, lasted, settled
+from rtj_operator.policy.pending import UNREADY_SECONDS, Signal, lasted, settled
 from rtj_operator.policy.plan import Plan, changed, ended
 from rtj_operator.policy.recovery import end_recovered
-
-# Seconds a node must be called not ready before a pod on it, of which nothing else is known, is
-# given up.
-UNREADY_SECONDS: Final = 10.0
 
 
 def reports(plan: Plan) -> Plan:
@@ -109,8 +103,10 @@ def _counters(plan: Plan, view: JobView) -> Plan:
 
 def lost_pods(plan: Plan) -> Plan:
     """Absorb worker pods that the cluster shows as lost and no report has told of."""
-    present = plan.workers()
+    present, awaited = plan.workers(), frozenset(plan.status.awaited)
     for slot in plan.slots:
+        if slot in awaited and slot not in present:
+            continue
         if not plan.training:
             return plan
         plan = _look_at(plan, slot, present.get(slot))
@@ -152,8 +148,6 @@ def _connected(plan: Plan, pod: PodObservation) -> bool | None:
 
 def _vanished(plan: Plan, slot: int) -> Plan:
     """A pod that is not there was lost if it has been seen; otherwise it is still to be made."""
-    if slot in plan.status.awaited:
-        return plan
     incarnation = plan.incarnation(slot)
     return _take(plan, slot, None, gone(f"slot {slot}, incarnation {incarnation}"))
 

@@ -12,6 +12,8 @@ from rtj_operator.policy.decision import Action, CreatePod, EnsureChildren
 from rtj_operator.policy.evidence import Finding, finding, gone
 from rtj_operator.policy.faults import Verdict
 from rtj_operator.policy.ladder import take
+from rtj_operator.policy.nodes import excluded_names
+from rtj_operator.policy.pending import UNREADY_SECONDS, Signal, lasted, settled
 from rtj_operator.policy.plan import Plan, changed
 
 
@@ -26,7 +28,7 @@ def replace_lost(plan: Plan) -> Plan:
     """A new coordinator and run when the one that counts is lost."""
     if not plan.training:
         return plan
-    found = _loss(plan)
+    plan, found = _loss(plan)
     if found is None:
         return plan
     verdict = Verdict(
@@ -39,18 +41,26 @@ def replace_lost(plan: Plan) -> Plan:
         detected_unix=plan.now,
         step=plan.view.highest_step if plan.view else -1,
     )
+    if plan.coordinator is not None:
+        plan = settled(plan, plan.coordinator.name)
     plan = next_incarnation(plan)
     plan = plan.tell("Warning", EventReason.COORDINATOR_REPLACED, verdict.reason)
     return take(plan, verdict)
 
 
-def _loss(plan: Plan) -> Finding | None:
+def _loss(plan: Plan) -> tuple[Plan, Finding | None]:
     pod = plan.coordinator
-    if pod is not None:
-        found = finding(plan, pod)
-        reachable = plan.live_view is not None
-        return None if reachable and plan.node_lost(pod) and not pod.deleting else found
-    return gone("the coordinator") if plan.status.coordinator.seen else None
+    if pod is None:
+        return plan, gone("the coordinator") if plan.status.coordinator.seen else None
+    found = finding(plan, pod)
+    if found is None or found.fault_class is not FaultClass.NODE_LOST:
+        return plan, found
+    if plan.live_view is not None:
+        return plan, None
+    if plan.view is not None and plan.seen.view_lost_seconds >= UNREADY_SECONDS:
+        return plan, found
+    plan, over = lasted(plan, Signal.NODE_UNREADY, pod.name, UNREADY_SECONDS)
+    return plan, found if over else None
 
 
 def next_incarnation(plan: Plan) -> Plan:
@@ -72,5 +82,11 @@ def children(plan: Plan) -> tuple[Action, ...]:
     ensure = EnsureChildren(coordinator_incarnation=incarnation)
     if plan.coordinator is not None or plan.stopping:
         return (ensure,)
-    pod = CreatePod(role="coordinator", slot=0, incarnation=incarnation, zone=plan.status.zone)
+    pod = CreatePod(
+        role="coordinator",
+        slot=0,
+        incarnation=incarnation,
+        zone=plan.status.zone,
+        excluded_nodes=excluded_names(plan),
+    )
     return (ensure, pod)

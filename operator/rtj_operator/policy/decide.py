@@ -41,6 +41,7 @@ RULES: Final[tuple[Rule, ...]] = (
     absorb.lost_pods,
     recovery.end_recovered,
     nodes.confirm,
+    nodes.release,
     stop.await_gang,
     ladder.climb_overdue,
     available.nodes_available,
@@ -77,6 +78,7 @@ def effects(plan: Plan) -> tuple[Action, ...]:
         *workers.deletions(plan),
         *workers.creations(plan),
         *nodes.taints(plan),
+        *nodes.releases(plan),
         *stop.wind_down(plan),
         *stop.expire(plan),
     )

@@ -33,8 +33,7 @@ def _start(plan: Plan) -> Plan:
 
 def _resume(plan: Plan) -> Plan:
     plan = _new_run(control.next_incarnation(plan))
-    for slot in plan.slots:
-        plan = workers.next_incarnation(plan, slot)
+    plan = workers.next_incarnations(plan, plan.slots)
     return plan.tell("Normal", EventReason.RESUMED, f"Run {plan.status.run} starts")
 
 

@@ -9,7 +9,9 @@ from typing import Final
 from rtj_api.names import TAINT_FAULTY
 from rtj_api.reasons import EventReason
 from rtj_api.status import EXCLUDED_MAX, ExcludedNode, NodeRef
-from rtj_operator.policy.decision import TaintNode
+from rtj_operator.policy.decision import ReleaseNode, TaintNode
+from rtj_operator.policy.observation import NodeObservation
+from rtj_operator.policy.pending import Signal, lasted
 from rtj_operator.policy.plan import Plan, changed, ended
 from rtj_operator.policy.times import unix
 
@@ -84,15 +86,13 @@ def confirm(plan: Plan) -> Plan:
 
 
 def _confirm_one(plan: Plan, entry: ExcludedNode) -> Plan:
-    node = plan.seen.nodes.get(entry.name)
-    replaced = node is not None and node.uid != entry.uid
-    if node is not None and not replaced and node.ready == "True":
+    node = _same(plan, entry)
+    if node is not None and node.ready == "True":
         return plan
-    here = node is not None and not replaced
+    here = node is not None
     enforce = plan.spec.remediation == "enforce"
     after = changed(entry, confirmed=True, tainted=here and enforce)
-    excluded = tuple(after if e is entry else e for e in plan.status.nodes.excluded)
-    plan = plan.write(nodes=changed(plan.status.nodes, excluded=excluded))
+    plan = _replace_entry(plan, entry, after)
     if not here:
         return plan
     if enforce:
@@ -103,6 +103,58 @@ def _confirm_one(plan: Plan, entry: ExcludedNode) -> Plan:
             f"it would be tainted {TAINT_FAULTY}"
         )
     return plan.tell("Warning", EventReason.NODE_TAINTED, text)
+
+
+def release(plan: Plan) -> Plan:
+    """Nodes whose confirmed fault is over for a stable period lose our taint, then, once it is
+    seen gone, their exclusion. A node that only a beat accused stays out for this job."""
+    for entry in plan.status.nodes.excluded:
+        node = _same(plan, entry)
+        if not entry.confirmed or node is None or node.ready != "True":
+            continue
+        plan, over = _healthy_long(plan, entry)
+        if not over:
+            continue
+        if entry.tainted:
+            plan = _replace_entry(plan, entry, changed(entry, tainted=False))
+        elif not _our_taint(plan, node):
+            plan = _replace_entry(plan, entry, None)
+            text = f"Node {entry.name} is ready again and no longer excluded"
+            plan = plan.tell("Normal", EventReason.NODE_RELEASED, text)
+    return plan
+
+
+def _healthy_long(plan: Plan, entry: ExcludedNode) -> tuple[Plan, bool]:
+    if not plan.live:
+        return plan, True
+    seconds = plan.spec.resilience.progress.stable_period_seconds
+    return lasted(plan, Signal.NODE_HEALTHY, entry.name, seconds)
+
+
+def _replace_entry(plan: Plan, old: ExcludedNode, new: ExcludedNode | None) -> Plan:
+    entries = (new if e is old else e for e in plan.status.nodes.excluded)
+    kept = tuple(e for e in entries if e is not None)
+    return plan.write(nodes=changed(plan.status.nodes, excluded=kept))
+
+
+def _same(plan: Plan, entry: ExcludedNode) -> NodeObservation | None:
+    """The very node that was excluded; None: gone, or another machine under its name."""
+    node = plan.seen.nodes.get(entry.name)
+    return node if node is not None and node.uid == entry.uid else None
+
+
+def _our_taint(plan: Plan, node: NodeObservation) -> bool:
+    job = plan.seen.job.uid
+    return any(key == TAINT_FAULTY and value == job for key, value, _ in node.taints)
+
+
+def releases(plan: Plan) -> tuple[ReleaseNode, ...]:
+    """Taints of this job on nodes that status no longer wants tainted."""
+    return tuple(
+        ReleaseNode(name=entry.name, uid=entry.uid)
+        for entry in plan.status.nodes.excluded
+        if not entry.tainted and (node := _same(plan, entry)) is not None and _our_taint(plan, node)
+    )
 
 
 def taints(plan: Plan) -> tuple[TaintNode, ...]:
@@ -117,7 +169,7 @@ def taints(plan: Plan) -> tuple[TaintNode, ...]:
 
 
 def _taint_missing(plan: Plan, entry: ExcludedNode) -> bool:
-    node = plan.seen.nodes.get(entry.name)
-    if node is None or node.uid != entry.uid or node.ready == "True":
+    node = _same(plan, entry)
+    if node is None or node.ready == "True":
         return False
     return all(key != TAINT_FAULTY for key, _, _ in node.taints)

@@ -6,10 +6,15 @@ Times in status are whole seconds, so a clock may run up to a second early.
 
 from dataclasses import replace
 from enum import StrEnum
+from typing import Final
 
 from rtj_api.status import PENDING_MAX, PendingSignal
 from rtj_operator.policy.plan import Plan
 from rtj_operator.policy.times import unix
+
+# Seconds for which a node must be called not ready, or not be there, before a pod on it of which
+# nothing else is known is given up: a new machine may be heard of after its first pod.
+UNREADY_SECONDS: Final = 10.0
 
 
 class Signal(StrEnum):
@@ -18,6 +23,7 @@ class Signal(StrEnum):
     GANG_INCOMPLETE = "GangIncomplete"  # not all workers run and are heard of
     SUSPENDING = "Suspending"  # ranks were asked to save and leave
     JUDGING = "Judging"  # a worker is lost; the cluster has not said how
+    NODE_HEALTHY = "NodeHealthy"  # a node whose loss the cluster confirmed is ready again
     NODE_UNREADY = "NodeUnready"  # the cluster calls a worker's node not ready
 
 

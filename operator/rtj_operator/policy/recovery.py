@@ -74,7 +74,9 @@ def end_recovered(plan: Plan, step: int = -1) -> Plan:
     lost_steps = max(0, recovery.step - resumed) if resumed >= 0 else None
     plan = _into_history(plan, recovery, seconds, lost_steps)
     plan = plan.write(recovery=None, restarts_without_progress=0)
-    text = f"Training goes on {seconds:.1f} s after: {recovery.reason}"
+    spare = report.replaced_by_slot if report is not None else -1
+    taken = f" (slot {spare} took the place)" if spare >= 0 else ""
+    text = f"Training goes on {seconds:.1f} s after: {recovery.reason}{taken}"
     return plan.tell("Normal", EventReason.RECOVERED, text)
 
 

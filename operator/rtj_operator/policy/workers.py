@@ -4,6 +4,8 @@ A slot's incarnation in status is the reservation: pods of an older one go, the 
 made. Nothing waits for a terminating predecessor, which on a dead node would be for ever.
 """
 
+from collections.abc import Iterable
+
 from rtj_api.reasons import EventReason
 from rtj_operator.policy.decision import CreatePod, DeletePod
 from rtj_operator.policy.nodes import excluded_names
@@ -16,13 +18,16 @@ def pod(plan: Plan, slot: int | None) -> PodObservation | None:
     return None if slot is None else plan.workers().get(slot)
 
 
-def next_incarnation(plan: Plan, slot: int) -> Plan:
-    """The plan with a slot's next incarnation reserved: above status and every live pod."""
-    live = (p.incarnation for p in plan.seen.pods if p.role == "worker" and p.slot == slot)
-    incarnation = 1 + max((plan.incarnation(slot), *live))
+def next_incarnations(plan: Plan, slots: Iterable[int]) -> Plan:
+    """The plan with these slots' next incarnations reserved: above status and every live pod."""
+    reserved = {slot: 1 + plan.incarnation(slot) for slot in slots}
+    for p in plan.seen.pods:
+        if p.role == "worker" and p.slot in reserved:
+            reserved[p.slot] = max(reserved[p.slot], 1 + p.incarnation)
+    named = {str(slot): incarnation for slot, incarnation in reserved.items()}
     return plan.write(
-        incarnations={**plan.status.incarnations, str(slot): incarnation},
-        awaited=tuple(sorted({*plan.status.awaited, slot})),
+        incarnations={**plan.status.incarnations, **named},
+        awaited=tuple(sorted({*plan.status.awaited, *reserved})),
     )
 
 
@@ -41,7 +46,7 @@ def meet(plan: Plan) -> Plan:
 
 def replace(plan: Plan, slot: int, reason: str) -> Plan:
     """The plan with a slot's pod replaced."""
-    plan = next_incarnation(plan, slot)
+    plan = next_incarnations(plan, (slot,))
     text = f"Slot {slot} gets a new pod (incarnation {plan.incarnation(slot)}): {reason}"
     return plan.tell("Normal", EventReason.POD_REPLACED, text)
 

@@ -60,8 +60,13 @@ def observation(
     status: ResilientTrainingJobStatus | None = None,
     **fields: Any,
 ) -> Observation:
-    """A snapshot at NOW of a cpu job and nothing else."""
-    values: dict[str, Any] = {"now": NOW, "job": job(given, status), "profile": CPU}
+    """A snapshot at NOW of a cpu job and four idle nodes."""
+    values: dict[str, Any] = {
+        "now": NOW,
+        "job": job(given, status),
+        "profile": CPU,
+        "nodes": nodes("n0", "n1", "n2", "c"),
+    }
     return Observation(**(values | fields))
 
 
@@ -98,7 +103,8 @@ def coordinator(incarnation: int = 0, **fields: Any) -> PodObservation:
 
 def node(name: str, **fields: Any) -> NodeObservation:
     """A ready node."""
-    return NodeObservation(**({"name": name, "uid": f"{name}-uid"} | fields))
+    values: dict[str, Any] = {"name": name, "uid": f"{name}-uid"}
+    return NodeObservation(**(values | fields))
 
 
 def nodes(*names: str) -> dict[str, NodeObservation]:
@@ -175,7 +181,6 @@ def running(
     """A job that trains: two workers, a spare, the coordinator and its view."""
     values: dict[str, Any] = {
         "pods": (pod(0), pod(1), pod(2), coordinator()),
-        "nodes": nodes("n0", "n1", "n2", "c"),
         "view": view(),
         "view_connected": True,
         "children": frozenset({"Service/demo-coordinator"}),

@@ -39,7 +39,8 @@ from tests.unit.policy import build
 def test_an_unreadable_job_waits_with_a_condition(
     job: dict[str, Any], other: dict[str, Any], want_reason: Reason, want_text: str
 ) -> None:
-    seen = build.observation(**({"job": build.job(**job)} | other))
+    fields: dict[str, Any] = {"job": build.job(**job)} | other
+    seen = build.observation(**fields)
     decision, again = build.after(seen)
     assert (decision.status.phase, decision.status.reason) == (Phase.PENDING, want_reason)
     assert want_text in decision.status.message

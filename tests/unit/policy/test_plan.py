@@ -1,5 +1,7 @@
 """What rules ask of a job in more than one file."""
 
+from typing import Any
+
 import pytest
 
 from rtj_api.status import PendingSignal, WorkersStatus
@@ -29,7 +31,7 @@ def test_an_unchanged_model_stays_the_very_same() -> None:
         ),
     ],
 )
-def test_stopping(spec: dict[str, object], status: dict[str, object], want: bool) -> None:
+def test_stopping(spec: dict[str, Any], status: dict[str, Any], want: bool) -> None:
     fields = {}
     if status.get("pending"):
         sign = PendingSignal(
@@ -65,7 +67,7 @@ def test_live_view(incarnation: int, connected: bool, want: bool) -> None:
         pytest.param({"silent_seconds": 6.0}, False, id="frozen with its connection open"),
     ],
 )
-def test_hears(fields: dict[str, object], want: bool) -> None:
+def test_hears(fields: dict[str, Any], want: bool) -> None:
     assert build.plan(build.running()).hears(build.worker(0, 0, **fields)) is want
 
 

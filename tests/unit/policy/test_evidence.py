@@ -1,0 +1,90 @@
+"""How the cluster says a pod was lost."""
+
+from typing import Any
+
+import pytest
+
+from rtj_api.messages import TerminationMessage
+from rtj_operator.policy.evidence import finding
+from tests.unit.policy import build
+
+
+def found(pod: dict[str, Any], node: dict[str, Any]) -> str | None:
+    nodes = {"n1": build.node("n1", **node)}
+    plan = build.plan(build.running(nodes=nodes))
+    result = finding(plan, build.pod(1, **pod))
+    return None if result is None else f"{result.fault_class} {result.rung}: {result.reason}"
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "want"),
+    [
+        pytest.param({}, {}, None, id="nothing is wrong"),
+        pytest.param({"phase": "Pending", "node": ""}, {}, None, id="not scheduled yet"),
+        pytest.param(
+            {},
+            {"ready": "Unknown", "ready_reason": "NodeStatusUnknown"},
+            "NodeLost Node: node n1 of pod demo-worker-1-0 is not ready "
+            "(Ready=Unknown NodeStatusUnknown)",
+            id="node does not report",
+        ),
+        pytest.param(
+            {"deleting": True, "disruption": "DeletionByTaintManager"},
+            {"ready": "Unknown"},
+            "NodeLost Node: node n1 of pod demo-worker-1-0 is not ready (Ready=Unknown)",
+            id="deleted because its node is lost is lost with the node",
+        ),
+        pytest.param(
+            {"node": "gone"},
+            {},
+            "NodeLost Node: node gone of pod demo-worker-1-0 is gone",
+            id="node was deleted",
+        ),
+        pytest.param(
+            {"disruption": "EvictionByEvictionAPI", "message": "drained"},
+            {},
+            "Displaced Node: pod demo-worker-1-0 was put off node n1 (EvictionByEvictionAPI): "
+            "drained",
+            id="drained",
+        ),
+        pytest.param(
+            {"phase": "Failed", "containers": (build.terminated(1, message="Traceback"),)},
+            {},
+            "PodDied Pod: container trainer in pod demo-worker-1-0 on node n1 ended "
+            "(exit code 1): Traceback",
+            id="container failed with words",
+        ),
+        pytest.param(
+            {
+                "phase": "Failed",
+                "containers": (build.terminated(1),),
+                "termination": TerminationMessage(outcome="failed", message="no key file"),
+            },
+            {},
+            "PodDied Pod: container trainer in pod demo-worker-1-0 on node n1 ended "
+            "(exit code 1): no key file",
+            id="agent left its reason",
+        ),
+        pytest.param(
+            {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no devices"},
+            {},
+            "PodDied Pod: pod demo-worker-1-0 on node n1 ended (UnexpectedAdmissionError): "
+            "no devices",
+            id="kubelet refused it, without container statuses",
+        ),
+        pytest.param(
+            {"phase": "Succeeded", "containers": (build.terminated(0),)},
+            {"ready": "Unknown"},
+            "PodDied Pod: container trainer in pod demo-worker-1-0 on node n1 ended (exit code 0)",
+            id="ended before its node was lost",
+        ),
+        pytest.param(
+            {"deleting": True},
+            {},
+            "Displaced Pod: pod demo-worker-1-0 on node n1 is being deleted",
+            id="deleted by somebody",
+        ),
+    ],
+)
+def test_finding(pod: dict[str, Any], node: dict[str, Any], want: str | None) -> None:
+    assert found(pod, node) == want

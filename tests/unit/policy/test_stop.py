@@ -1,0 +1,234 @@
+"""How a job ends or rests."""
+
+from typing import Any
+
+import pytest
+
+from rtj_api.messages import Outcome, TerminationMessage
+from rtj_api.reasons import ConditionType, EventReason, Phase, Reason
+from rtj_operator.policy.decide import decide
+from rtj_operator.policy.decision import CreatePod, Decision, DeleteJob, DeletePod, SendDirective
+from tests.unit.policy import build
+from tests.unit.policy.build import NOW
+
+SUCCEEDED = Outcome(state="succeeded")
+
+
+def stop(decision: Decision) -> str:
+    (sent,) = build.actions(decision, SendDirective)
+    return sent.directive.stop
+
+
+def deleted(decision: Decision) -> list[str]:
+    return [d.name.removeprefix("demo-") for d in build.actions(decision, DeletePod)]
+
+
+# --- completion ---
+
+
+def test_complete_lets_workers_end_by_themselves_and_deletes_spares() -> None:
+    decision, again = build.after(build.running(view=build.view(outcome=SUCCEEDED)))
+    assert (decision.status.phase, decision.status.reason) == (
+        Phase.COMPLETE,
+        Reason.TRAINING_FINISHED,
+    )
+    assert stop(decision) == "now"
+    assert deleted(decision) == ["worker-2-0"]
+    assert build.told(decision) == [EventReason.COMPLETED]
+    assert decide(again).status == decision.status
+
+
+def test_then_the_coordinator_goes_and_logs_stay() -> None:
+    _, seen = build.after(build.running(view=build.view(outcome=SUCCEEDED)))
+    pods = (build.pod(0, phase="Succeeded"), build.pod(1, phase="Succeeded"), build.coordinator())
+    assert deleted(decide(build.running(status=seen.job.status, pods=pods))) == ["coordinator-0"]
+
+
+@pytest.mark.parametrize(
+    ("now", "connected", "want"),
+    [
+        pytest.param(NOW + 59, True, ["worker-2-0"], id="within the grace"),
+        pytest.param(
+            NOW + 60,
+            True,
+            ["worker-0-0", "worker-1-0", "worker-2-0", "coordinator-0"],
+            id="the grace is over",
+        ),
+        pytest.param(
+            NOW + 1,
+            False,
+            ["worker-0-0", "worker-1-0", "worker-2-0", "coordinator-0"],
+            id="nobody could tell them to end",
+        ),
+    ],
+)
+def test_workers_that_do_not_end_are_deleted(now: float, connected: bool, want: list[str]) -> None:
+    _, seen = build.after(build.running(view=build.view(outcome=SUCCEEDED)))
+    later = build.running(status=seen.job.status, now=now, view_connected=connected)
+    assert deleted(decide(later)) == want
+
+
+def finished(position: int, **fields: Any) -> TerminationMessage:
+    values: dict[str, Any] = {"run": 1, "position": position, "outcome": "finished"}
+    return TerminationMessage(**(values | fields))
+
+
+@pytest.mark.parametrize(
+    ("messages", "want"),
+    [
+        pytest.param((finished(0), finished(1)), True, id="every position finished"),
+        pytest.param((finished(0), finished(-1)), False, id="a spare's word is no position's"),
+        pytest.param((finished(0), finished(0)), False, id="one position twice"),
+        pytest.param((finished(0), finished(1, run=0)), False, id="of an older run"),
+        pytest.param((finished(0), finished(1, outcome="saved")), False, id="saved and left"),
+    ],
+)
+def test_success_while_the_operator_was_away(
+    messages: tuple[TerminationMessage, ...], want: bool
+) -> None:
+    ended = (
+        build.pod(i, phase="Succeeded", termination=message, containers=(build.terminated(0),))
+        for i, message in enumerate(messages)
+    )
+    decision = decide(build.running(pods=tuple(ended), view=None, view_connected=False))
+    assert (decision.status.phase is Phase.COMPLETE) is want
+
+
+def test_a_refusal_to_restart_fails_the_job() -> None:
+    view = build.view(outcome=Outcome(state="refused", message="hardware is sick"))
+    decision = decide(build.running(view=view))
+    assert (decision.status.phase, decision.status.reason) == (Phase.FAILED, Reason.DO_NOT_RESTART)
+    assert "hardware is sick" in decision.status.message
+
+
+def test_an_outcome_of_an_older_run_ends_nothing() -> None:
+    status = build.running_status(run=2)
+    decision = decide(build.running(status=status, view=build.view(outcome=SUCCEEDED)))
+    assert decision.status.phase is not Phase.COMPLETE
+
+
+# --- failure ---
+
+
+def test_a_failed_job_keeps_the_suspect_readable_and_stops_the_others() -> None:
+    report = build.fault("exit", exit_code=1)
+    none: dict[str, Any] = {rung: {"limit": 0} for rung in ("inJob", "pod", "node", "gang")}
+    seen = build.running(build.spec(resilience=none), view=build.view(faults=(report,)))
+    decision, again = build.after(seen)
+    assert decision.status.phase is Phase.FAILED
+    assert stop(decision) == "now"
+    assert deleted(decision) == ["worker-0-0", "worker-2-0"]
+    ended = (build.pod(1, phase="Failed"), build.coordinator())
+    assert deleted(decide(build.running(status=again.job.status, pods=ended))) == ["coordinator-0"]
+    assert build.actions(decide(again), CreatePod) == []
+
+
+# --- suspension and deadlines ---
+
+
+@pytest.mark.parametrize(
+    ("view", "want_phase", "want_stop"),
+    [
+        pytest.param({}, Phase.SUSPENDING, "save", id="ranks are asked to save"),
+        pytest.param(
+            {"outcome": Outcome(state="saved")}, Phase.SUSPENDED, "now", id="all saved and left"
+        ),
+        pytest.param(
+            {"outcome": Outcome(state="stopped")}, Phase.SUSPENDED, "now", id="nothing trains"
+        ),
+        pytest.param(
+            {"outcome": SUCCEEDED}, Phase.COMPLETE, "now", id="the end was reached meanwhile"
+        ),
+        pytest.param(
+            {"step": -1, "ranks_training": 0}, Phase.SUSPENDED, "now", id="nothing to save yet"
+        ),
+    ],
+)
+def test_suspend(view: dict[str, Any], want_phase: Phase, want_stop: str) -> None:
+    seen = build.running(build.spec(suspend=True), view=build.view(**view))
+    decision, again = build.after(seen)
+    assert decision.status.phase is want_phase
+    assert stop(decision) == want_stop
+    assert decide(again).status == decision.status
+    if want_phase is Phase.SUSPENDED:
+        assert len(deleted(decision)) == 4
+        assert build.told(decision) == [EventReason.SUSPENDED]
+
+
+def test_ranks_that_do_not_leave_are_left_behind_after_the_grace() -> None:
+    suspend = build.spec(
+        suspend=True, template={"spec": {"terminationGracePeriodSeconds": 30, "containers": []}}
+    )
+    first, seen = build.after(build.running(suspend))
+    assert first.wake_after_seconds == 30.0
+    decision = decide(build.running(suspend, seen.job.status, now=NOW + 30))
+    assert decision.status.phase is Phase.SUSPENDED
+
+
+def test_faults_while_saving_start_no_recovery() -> None:
+    view = build.view(faults=(build.fault("exit"),))
+    decision = decide(build.running(build.spec(suspend=True), view=view))
+    assert decision.status.recovery is None
+    assert decision.status.restarts.summary == "0/0/0/0/0"
+
+
+def test_the_active_deadline_saves_then_fails() -> None:
+    limited = build.spec(activeDeadlineSeconds=100)
+    ahead = decide(build.running(limited))
+    assert ahead.wake_after_seconds == 100.0
+    late = build.running(limited, now=NOW + 100)
+    decision, seen = build.after(late)
+    assert (decision.status.phase, stop(decision)) == (Phase.SUSPENDING, "save")
+    view = build.view(outcome=Outcome(state="saved"))
+    end = decide(build.running(limited, seen.job.status, now=NOW + 101, view=view))
+    assert end.status.reason == Reason.ACTIVE_DEADLINE_EXCEEDED
+    assert "spec.activeDeadlineSeconds" in end.status.message
+
+
+def test_the_start_deadline_fails_with_what_was_missing() -> None:
+    _, seen = build.after(build.observation())
+    stuck = (build.pod(0), build.pod(1, phase="Pending", unschedulable="0/3 nodes fit"))
+    changes: dict[str, Any] = {"pods": (*stuck, build.coordinator())}
+    waiting, seen = build.after(build.observation(status=seen.job.status, **changes))
+    assert waiting.status.reason == Reason.UNSCHEDULABLE
+    late = build.observation(status=seen.job.status, now=NOW + 3600, **changes)
+    decision = decide(late)
+    assert decision.status.reason == Reason.START_DEADLINE_EXCEEDED
+    assert "0/3 nodes fit" in decision.status.message
+    assert "startDeadlineSeconds" in decision.status.message
+
+
+def test_a_recovery_s_deadline_counts_from_when_all_workers_are_there() -> None:
+    pods = (build.pod(0), build.pod(1, phase="Failed"), build.coordinator())
+    few = build.spec(spares=0)
+    view = build.view(workers=(build.worker(0, 0),))
+    _, seen = build.after(build.running(few, pods=pods, view=view))
+    assert seen.job.status.recovery is not None
+    back = (build.pod(0), build.pod(1, 1), build.coordinator())
+    workers = (build.worker(0, 0), build.worker(1, 1, 1))
+    stands = build.view(step=-1, highest_step=10, workers=workers)
+    decision = decide(build.running(few, seen.job.status, pods=back, view=stands, now=NOW + 1000))
+    assert decision.status.recovery is not None
+    assert decision.status.recovery.deadline_time == "2027-01-15T08:21:40Z"
+
+
+@pytest.mark.parametrize(
+    ("ttl", "age", "want", "want_wake"),
+    [
+        pytest.param(None, 10_000, 0, None, id="kept for ever"),
+        pytest.param(600, 599, 0, 1.0, id="not yet"),
+        pytest.param(600, 600, 1, None, id="over"),
+    ],
+)
+def test_time_to_live(ttl: int | None, age: int, want: int, want_wake: float | None) -> None:
+    spec = build.spec(ttlSecondsAfterFinished=ttl)
+    _, seen = build.after(build.running(spec, view=build.view(outcome=SUCCEEDED)))
+    decision = decide(build.running(spec, seen.job.status, pods=(), now=NOW + age))
+    assert len(build.actions(decision, DeleteJob)) == want
+    assert decision.wake_after_seconds == want_wake
+
+
+def test_a_suspended_condition_says_how_to_go_on() -> None:
+    decision = decide(build.observation(build.spec(suspend=True)))
+    condition = next(c for c in decision.status.conditions if c.type == ConditionType.SUSPENDED)
+    assert "spec.suspend" in condition.message
