@@ -104,7 +104,9 @@ def _kill_agent(bench: Bench, rank: int) -> Injected:
     """SIGKILL of a worker's container from its node; PID 1 cannot be killed from inside."""
     process = faults.rank_of(bench.kube, JOB, rank)
     now = time.time()
-    bench.cluster.fault.kill_container(process.node, process.pod, names.CONTAINER_TRAINER)
+    bench.cluster.fault.kill_container(
+        process.node, bench.kube.namespace, process.pod, names.CONTAINER_TRAINER
+    )
     return Injected("container-killed", now, process.pod)
 
 

@@ -50,3 +50,13 @@ class ClusterDown(LocalClusterError):
             f"cluster {instance} is not running; start it with "
             f"`python -m localcluster --instance {instance} up`"
         )
+
+
+class UnknownContainer(LocalClusterError):
+    """A fault names a container that does not run on the node."""
+
+    def __init__(self, node: str, namespace: str, pod: str, container: str) -> None:
+        super().__init__(
+            f"node {node} runs no container {container!r} of pod {namespace}/{pod}; "
+            f"see `kubectl get pods -A -o wide`"
+        )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from localcluster import cgroups, network
+from localcluster import cgroups, network, node, shell
 from localcluster.api import Api
-from localcluster.errors import UnknownNode
+from localcluster.errors import UnknownContainer, UnknownNode
 from localcluster.layout import Layout
 
 
@@ -41,6 +41,24 @@ class Faults:
     def heal_node(self, name: str) -> None:
         self._group(name)
         network.set_link(self._layout, name, up=True)
+
+    def kill_container(self, name: str, namespace: str, pod: str, container: str) -> None:
+        """SIGKILL the first process of a container, which no process inside can do; with it its
+        whole PID namespace ends. Fails if the node runs no such container."""
+        self._group(name)
+        wanted = {
+            "io.kubernetes.pod.namespace": namespace,
+            "io.kubernetes.pod.name": pod,
+            "io.kubernetes.container.name": container,
+        }
+        query = ",".join(f'labels."{key}"=={value}' for key, value in wanted.items())
+        ctr = node.ctr(self._layout, name)
+        running = set(shell.run([*ctr, "tasks", "list", "--quiet"]).stdout.split())
+        found = shell.run([*ctr, "containers", "list", "--quiet", query]).stdout.split()
+        alive = [identity for identity in found if identity in running]
+        if not alive:
+            raise UnknownContainer(name, namespace, pod, container)
+        shell.run([*ctr, "tasks", "kill", "--signal", "SIGKILL", alive[0]])
 
     def condition(
         self, name: str, kind: str, status: str, reason: str = "LocalFault", message: str = ""
