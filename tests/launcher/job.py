@@ -73,8 +73,9 @@ class Worker:
     def launchers(self) -> list[int]:
         """Process ids of the agent's launchers, oldest first."""
         children = psutil.Process(self.process.pid).children()
-        ours = (c for c in children if "rtj_trainer.nvrx.launcher" in " ".join(c.cmdline()))
-        return [child.pid for child in sorted(ours, key=psutil.Process.create_time)]
+        # Orphans that ranks have left to the agent lead no group.
+        leaders = (child for child in children if os.getpgid(child.pid) == child.pid)
+        return [child.pid for child in sorted(leaders, key=psutil.Process.create_time)]
 
 
 @dataclass
