@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 # Every job is looked at this often even if nothing is heard of it.
 RESYNC_SECONDS: Final = 300.0
 RELIST_TIMEOUT_SECONDS: Final = 60.0
+TERM_PAUSE_SECONDS: Final = 1.0
 
 
 class Engine:
@@ -66,7 +67,9 @@ class Engine:
             self._views,
             self._queue,
         )
-        self._sweeper = Sweeper(client, self._caches.jobs, self._caches.nodes)
+        self._sweeper = Sweeper(
+            client, self._caches.jobs, self._caches.nodes, knows_all=not settings.namespaces
+        )
         self._shell = Shell(settings.namespaces, self._queue.add)
         self._health = health.Health(client, self._reflectors, self._queue, leadership)
         REGISTRY.register(metrics.JobCollector(lambda: self._caches.jobs))
@@ -96,12 +99,13 @@ class Engine:
                 await asyncio.wait((term, over), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 over.cancel()
-                ended = term.done()
                 term.cancel()
-                await asyncio.gather(term, return_exceptions=True)
+                (ended,) = await asyncio.gather(term, return_exceptions=True)
                 await self._views.close()
-            if ended:
-                term.result()
+            if isinstance(ended, Exception):
+                # The next term begins with a fresh list; leaving the process would help nobody.
+                log.error("term %d broke off, beginning again", epoch, exc_info=ended)
+                await asyncio.sleep(TERM_PAUSE_SECONDS)
 
     async def _term(self, epoch: int) -> None:
         """Lead: only after a list that was made under the lease."""
@@ -113,9 +117,7 @@ class Engine:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reconciler.run(epoch))
             group.create_task(self._resync())
-            if not self._settings.namespaces:
-                # Of taints for jobs elsewhere, an operator of some namespaces knows nothing.
-                group.create_task(self._sweeper.run())
+            group.create_task(self._sweeper.run())
 
     async def _resync(self) -> None:
         while True:
@@ -144,6 +146,8 @@ class Engine:
         job = new or old
         if job is not None:
             self._queue.add((job.metadata.namespace, job.metadata.name))
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._sweeper.gone(old.metadata.uid)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for pod in (old, new):

@@ -2,7 +2,7 @@
 
 import secrets
 import subprocess
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 
 from rtj_api import crd
 from tests.api.support.api import Api, connect
+from tests.api.support.jobs import core
 from tests.api.support.kubectl import Kubectl
 from tests.api.support.kubelet import Kubelet
 from tests.api.support.process import OperatorProcess
@@ -20,12 +21,11 @@ REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "charts" / "resilient-training-operator"
 CRD = REPOSITORY / "crds" / "resilienttrainingjobs.yaml"
 OPERATOR_NAMESPACE = "rtj-system"
+ACCOUNT = "rtj-resilient-training-operator"
 LEASE = (
     f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}"
     "/leases/resilient-training-operator"
 )
-
-OperatorFactory = Callable[..., OperatorProcess]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -114,29 +114,44 @@ def master_key_file(tmp_path_factory: pytest.TempPathFactory, master_key: bytes)
     return path
 
 
+class OperatorFactory:
+    """Starts operator processes with the chart's rights; all are killed at the end."""
+
+    def __init__(
+        self, server: ApiServer, token: str, folder: Path, stack: ExitStack, **environment: str
+    ) -> None:
+        self._server, self._token, self._folder, self._stack = server, token, folder, stack
+        self._environment = {
+            **environment,
+            "KUBECONFIG": self.kubeconfig("operator"),
+            "RTJ_OPERATOR_LEASE_NAMESPACE": OPERATOR_NAMESPACE,
+        }
+
+    def __call__(self, name: str = "operator", **environment: str) -> OperatorProcess:
+        process = OperatorProcess(self._folder, name, {**self._environment, **environment})
+        return self._stack.enter_context(process)
+
+    def kubeconfig(self, name: str, url: str = "") -> str:
+        """The operator's credentials; `url` leads to the server by a detour."""
+        return str(self._server.kubeconfig(self._token, name, url))
+
+
 @pytest.fixture
 async def operators(
     prepared: ApiServer, api: Api, namespace: str, master_key_file: Path, tmp_path: Path
 ) -> AsyncGenerator[OperatorFactory]:
-    """Makes operator processes with the chart's rights, which contend for a lease of this test."""
-    account = (
-        f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/serviceaccounts/rtj-resilient-training-operator"
-    )
-    grant = await api.create(f"{account}/token", {"spec": {"expirationSeconds": 7200}})
-    kubeconfig = prepared.kubeconfig(grant["status"]["token"], "operator")
+    """Makes operators for this test's namespace, which contend for one lease."""
+    account = core(OPERATOR_NAMESPACE, "serviceaccounts", ACCOUNT, "token")
+    grant = await api.create(account, {"spec": {"expirationSeconds": 7200}})
     with ExitStack() as stack:
-
-        def make(name: str = "operator", **environment: str) -> OperatorProcess:
-            defaults = {
-                "KUBECONFIG": str(kubeconfig),
-                "RTJ_OPERATOR_NAMESPACES": namespace,
-                "RTJ_OPERATOR_LEASE_NAMESPACE": OPERATOR_NAMESPACE,
-                "RTJ_OPERATOR_MASTER_KEY_FILE": str(master_key_file),
-            }
-            process = OperatorProcess(tmp_path, name, {**defaults, **environment})
-            return stack.enter_context(process)
-
-        yield make
+        yield OperatorFactory(
+            prepared,
+            grant["status"]["token"],
+            tmp_path,
+            stack,
+            RTJ_OPERATOR_NAMESPACES=namespace,
+            RTJ_OPERATOR_MASTER_KEY_FILE=str(master_key_file),
+        )
     # Killed holders leave it behind, and the next test need not wait for it to expire.
     if await api.find(LEASE):
         await api.delete(LEASE)

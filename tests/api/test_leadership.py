@@ -4,21 +4,12 @@ import signal
 import time
 
 from tests.api.conftest import LEASE, OperatorFactory
-from tests.api.support import audit
 from tests.api.support.api import Api, until
 from tests.api.support.jobs import job, jobs
 from tests.api.support.server import ApiServer
-from tests.api.support.waits import all_pods, leads, pod_names, pods, status
+from tests.api.support.waits import all_pods, creates, leads, pod_names
 
 TAKEOVER_SECONDS = 20
-# Writes of a job's start, with margin.
-ROUNDS_MAX = 15
-
-
-def creates(server: ApiServer, namespace: str) -> list[str]:
-    """Names of pods as often as they were created."""
-    found = audit.writes(server.audit_log, namespace, "pods")
-    return sorted(r.name for r in found if r.verb == "create" and r.code == 201)
 
 
 async def test_standby_takes_over_from_a_killed_leader_and_repeats_nothing(
@@ -82,31 +73,3 @@ async def test_frozen_leader_that_wakes_up_writes_nothing_and_stands_by(
     made = await all_pods(api, namespace, pod_names("a") | pod_names("b"))
     assert creates(prepared, namespace) == sorted(made)
     assert first.returncode is None
-
-
-async def test_operator_killed_after_each_of_its_writes_makes_each_pod_once(
-    api: Api, prepared: ApiServer, namespace: str, operators: OperatorFactory
-) -> None:
-    await api.create(jobs(namespace), job(namespace, "a"))
-    rounds = 0
-    while set(await pods(api, namespace)) != pod_names("a") and rounds < ROUNDS_MAX:
-        rounds += 1
-        operator = operators(f"operator-{rounds}")
-        written = successes(prepared, namespace)
-
-        async def has_written(before: int = written) -> bool:
-            return successes(prepared, namespace) > before
-
-        await until("one more write", has_written, seconds=30, pause=0.001)
-        operator.kill()
-        await api.delete(LEASE)
-    operators("last")
-    made = await all_pods(api, namespace, pod_names("a"))
-    assert creates(prepared, namespace) == sorted(made)
-    assert (await status(api, namespace)).get("restarts", {}).get("summary") == "0/0/0/0/0"
-    assert rounds > 1, "it was killed too late to have been in the middle of anything"
-
-
-def successes(server: ApiServer, namespace: str) -> int:
-    """Number of the operator's writes that changed something."""
-    return sum(r.code < 300 for r in audit.writes(server.audit_log, namespace))

@@ -24,6 +24,8 @@ DURATION_SECONDS: Final = 15
 RENEW_DEADLINE_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 2.0
 RELEASE_SECONDS: Final = 3.0
+# 2020-01-01, so that leaseTransitions (32 bits) lasts until 2088.
+EPOCH_BEGAN: Final = 1_577_836_800
 
 
 def boot_clock() -> float:
@@ -152,8 +154,11 @@ class Leadership:
 
     def _next_epoch(self) -> int:
         """One more than every term before. A Lease that was deleted would begin at 0 again and
-        coordinators would refuse us: minutes since 1970 are above what any earlier one reached."""
-        return self._seen.spec.lease_transitions + 1 if self._seen else int(time.time() // 60)
+        coordinators would refuse us: the seconds since 2020 are above what any earlier one
+        reached, since terms are longer than a second."""
+        if self._seen is not None:
+            return self._seen.spec.lease_transitions + 1
+        return int(time.time() - EPOCH_BEGAN)
 
     def _spec(self, *, holder: str, epoch: int, duration: int) -> Mapping[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -3,6 +3,7 @@ finalizer would make its deletion wait for us."""
 
 import asyncio
 import logging
+from collections import deque
 from typing import Final
 
 from rtj_operator.kube.client import KubeClient
@@ -14,28 +15,50 @@ from rtj_operator.remedy import taints
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 60.0
+# Jobs remembered as gone.
+REMEMBERED: Final = 1024
 
 
 class Sweeper:
-    """Looks at all nodes now and then, while this process leads."""
+    """Looks at all nodes now and then, and when a job goes, while this process leads.
 
-    def __init__(self, client: KubeClient, jobs: Store[Job], nodes: Store[Node]) -> None:
+    `knows_all`: jobs of all namespaces are seen. Else a taint for an unknown job may be another
+    operator's, and only those of jobs that were seen to go are released.
+    """
+
+    def __init__(
+        self, client: KubeClient, jobs: Store[Job], nodes: Store[Node], *, knows_all: bool
+    ) -> None:
         self._client = client
         self._jobs = jobs
         self._nodes = nodes
+        self._knows_all = knows_all
+        self._gone: deque[str] = deque(maxlen=REMEMBERED)
+        self._news = asyncio.Event()
+
+    def gone(self, job_uid: str) -> None:
+        """A job does not exist any more."""
+        self._gone.append(job_uid)
+        self._news.set()
 
     async def run(self) -> None:
         """Sweep for ever."""
         while True:
+            self._news.clear()
             await self.sweep()
-            await asyncio.sleep(PERIOD_SECONDS)
+            try:
+                async with asyncio.timeout(PERIOD_SECONDS):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
 
     async def sweep(self) -> None:
         """Release every taint whose job does not exist."""
         jobs = {job.metadata.uid for job in self._jobs}
+        gone = set(self._gone)
         for node in self._nodes:
             for uid in taints.jobs_tainting(node):
-                if uid not in jobs:
+                if uid not in jobs and (self._knows_all or uid in gone):
                     await self._release(node, uid)
 
     async def _release(self, node: Node, job_uid: str) -> None:

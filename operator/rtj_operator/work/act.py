@@ -93,14 +93,26 @@ class Actor:
         scene = _Scene(job=job, memory=memory)
         events = [action for action in actions if isinstance(action, EmitEvent)]
         effects = [action for action in actions if not isinstance(action, EmitEvent)]
-        for kind, group in itertools.groupby((*effects, *events), key=type):
-            batch = list(group)
-            if kind is CreatePod:
-                await self._create_pods(scene, [a for a in batch if isinstance(a, CreatePod)])
-                continue
-            for action in batch:
-                await self._one(scene, action)
+        failed: ApiError | None = None
+        for _, group in itertools.groupby((*effects, *events), key=_batch):
+            try:
+                await self._some(scene, list(group))
+            except ApiError as error:
+                # What one effect is refused must not keep the others waiting.
+                log.warning("%s", error)
+                failed = failed or error
+        if failed is not None:
+            raise failed
         return memory.retry_seconds
+
+    async def _some(self, scene: _Scene, actions: Sequence[Action]) -> None:
+        """One action, or several creations of pods at once."""
+        pods = [action for action in actions if isinstance(action, CreatePod)]
+        if pods:
+            await self._create_pods(scene, pods)
+        else:
+            for action in actions:
+                await self._one(scene, action)
 
     async def _one(self, scene: _Scene, action: Action) -> None:
         job = scene.job
@@ -120,7 +132,7 @@ class Actor:
             case DeleteJob():
                 await self._delete_job(job, action.uid)
             case CreatePod():
-                await self._create_pods(scene, [action])
+                await self._create_pod(scene, action)
 
     # --- creating --------------------------------------------------------------------------------
 
@@ -215,6 +227,11 @@ class Actor:
     def _absorb(self, node: Node | None) -> None:
         if node is not None:
             self._caches.nodes.absorb(node)
+
+
+def _batch(action: Action) -> object:
+    """Neighbours of the same batch are carried out together: creations of pods only."""
+    return CreatePod if isinstance(action, CreatePod) else id(action)
 
 
 def _manifest(job: JobRef, spec: ResilientTrainingJobSpec, action: CreatePod) -> Manifest:

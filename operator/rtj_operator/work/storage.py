@@ -53,12 +53,10 @@ class ClaimReader:
             if age < (BOUND_SECONDS if known.claim.bound else UNBOUND_SECONDS):
                 return known.claim
         claim = await self._read(namespace, name)
+        oldest = time.monotonic() - BOUND_SECONDS
+        self._cache = {key: read for key, read in self._cache.items() if read.at > oldest}
         self._cache[namespace, name] = _Read(claim, time.monotonic())
         return claim
-
-    def forget(self, namespace: str, name: str) -> None:
-        """Nobody needs this claim any more."""
-        self._cache.pop((namespace, name), None)
 
     async def _read(self, namespace: str, name: str) -> ClaimObservation:
         try:

@@ -31,10 +31,3 @@ class Kubectl:
             check=False,
             env={"HOME": str(self._home), "PATH": "/usr/bin:/bin"},
         )
-
-    def new_namespace(self) -> str:
-        """A namespace that no other test uses."""
-        name = f"kubectl-{next(_numbers)}"
-        made = self("create", "namespace", name)
-        assert made.returncode == 0, made.stderr
-        return name

@@ -80,8 +80,8 @@ class ApiServer:
             process.wait(STOP_SECONDS)
         self._processes.clear()
 
-    def kubeconfig(self, token: str, name: str) -> Path:
-        """A kubeconfig for whoever has that token."""
+    def kubeconfig(self, token: str, name: str, url: str = "") -> Path:
+        """A kubeconfig for whoever has that token; `url` leads there by a detour."""
         path = self.folder / f"{name}.kubeconfig"
         config: dict[str, Any] = {
             "apiVersion": "v1",
@@ -91,7 +91,7 @@ class ApiServer:
             "clusters": [
                 {
                     "name": "test",
-                    "cluster": {"server": self.url, "insecure-skip-tls-verify": True},
+                    "cluster": {"server": url or self.url, "insecure-skip-tls-verify": True},
                 }
             ],
             "users": [{"name": "test", "user": {"token": token}}],

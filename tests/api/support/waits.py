@@ -1,8 +1,10 @@
 """What the tests of the operator wait for."""
 
+from tests.api.support import audit
 from tests.api.support.api import Api, Json, until
 from tests.api.support.jobs import core, jobs
 from tests.api.support.process import OperatorProcess
+from tests.api.support.server import ApiServer
 
 PASSES = 'rtj_reconcile_seconds_count{result="done"}'
 
@@ -21,6 +23,12 @@ async def all_pods(api: Api, namespace: str, want: set[str], seconds: float = 20
         return found if set(found) == want else {}
 
     return await until(f"pods {sorted(want)}", complete, seconds)
+
+
+def creates(server: ApiServer, namespace: str) -> list[str]:
+    """Names of pods, each as often as the operator created it."""
+    found = audit.writes(server.audit_log, namespace, "pods")
+    return sorted(r.name for r in found if r.verb == "create" and r.code == 201)
 
 
 def pod_names(job: str, workers: int = 2) -> set[str]:
