@@ -9,8 +9,9 @@ store that rank 0 hosts on MASTER_PORT, told apart by prefix. No port is guessed
 share a host do not meet.
 """
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -159,33 +160,40 @@ def _wrapper(timeouts: Timeouts) -> "Wrapper":
             return state
 
     often = timedelta(seconds=0.25)
-    wrapper = inprocess.Wrapper(
-        initialize=inprocess.Compose(
-            inprocess.initialize.RetryController(
-                max_iterations=_MAX_ITERATIONS, min_world_size=int(os.environ["WORLD_SIZE"])
+    with _without_gpu_checks():
+        return inprocess.Wrapper(
+            initialize=inprocess.Compose(
+                inprocess.initialize.RetryController(
+                    max_iterations=_MAX_ITERATIONS, min_world_size=int(os.environ["WORLD_SIZE"])
+                ),
+                nested_restarter.NestedRestarterHandlingCompleted(),
             ),
-            nested_restarter.NestedRestarterHandlingCompleted(),
-        ),
-        abort=inprocess.Compose(
-            # The last is called first.
-            AbortTorchDistributed(),
-            SeverGloo(),
-            nested_restarter.NestedRestarterHandlingStarting(),
-        ),
-        completion=nested_restarter.NestedRestarterFinalized(),
-        terminate=nested_restarter.NestedRestarterAborted(),
-        soft_timeout=timeouts.soft,
-        hard_timeout=timeouts.hard,
-        heartbeat_timeout=timeouts.heartbeat,
-        barrier_timeout=timeouts.barrier,
-        completion_timeout=timeouts.barrier,
-        # Only bounds its waits for news, which wake it at once.
-        monitor_thread_interval=4 * often,
-        monitor_process_interval=often,
-        heartbeat_interval=2 * often,
-        progress_watchdog_interval=2 * often,
-        last_call_wait=2 * often,
-    )
-    if device_type() == "cpu":
-        wrapper.restart_health_check = None  # it asks for GPUs
-    return wrapper
+            abort=inprocess.Compose(
+                # The last is called first.
+                AbortTorchDistributed(),
+                SeverGloo(),
+                nested_restarter.NestedRestarterHandlingStarting(),
+            ),
+            completion=nested_restarter.NestedRestarterFinalized(),
+            terminate=nested_restarter.NestedRestarterAborted(),
+            soft_timeout=timeouts.soft,
+            hard_timeout=timeouts.hard,
+            heartbeat_timeout=timeouts.heartbeat,
+            barrier_timeout=timeouts.barrier,
+            completion_timeout=timeouts.barrier,
+            # Only bounds its waits for news, which wake it at once.
+            monitor_thread_interval=4 * often,
+            monitor_process_interval=often,
+            heartbeat_interval=2 * often,
+            progress_watchdog_interval=2 * often,
+            last_call_wait=2 * often,
+        )
+
+
+@contextlib.contextmanager
+def _without_gpu_checks() -> Iterator[None]:
+    """Keep NVRx from looking for GPUs where there are none: it looks for those of LOCAL_RANK."""
+    local_rank = os.environ.pop("LOCAL_RANK", None) if device_type() == "cpu" else None
+    yield
+    if local_rank is not None:
+        os.environ["LOCAL_RANK"] = local_rank

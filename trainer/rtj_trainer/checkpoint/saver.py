@@ -34,6 +34,10 @@ class Unreadable(Exception):
     """There are complete checkpoints, but none fits this training or can be read."""
 
 
+class Unsaved(Exception):
+    """The last checkpoint is not complete."""
+
+
 class Checkpointer:
     """Checkpoints of one training in one folder; all ranks call all methods in the same order.
 
@@ -110,11 +114,15 @@ class Checkpointer:
             self._flight.join()
         return self.newest()
 
-    def close(self) -> None:
-        """Wait for the save in flight and let all ranks see it committed."""
+    def close(self, step: int) -> None:
+        """Wait until the checkpoint of `step`, the last that was saved, is complete for all ranks.
+
+        Raises Unsaved when it is not: what was trained since the one before would be lost.
+        """
         self.finish()
         dist.barrier(self._group)
-        self.newest()
+        if self.newest() != step:
+            raise Unsaved(f"the checkpoint of step {step} in {self._root} could not be written")
         self._stager.close()
 
     def _agree(self) -> tuple[str, tuple[folder.Checkpoint, ...]]:

@@ -95,7 +95,7 @@ class Training:
         rtj_trainer.phase("last-save")
         if self._checkpointer.finish() != self._state.step:
             self._checkpointer.save(self._state)
-        self._checkpointer.close()
+        self._checkpointer.close(self._state.step)
         rtj_trainer.beat(checkpoint_step=self._checkpointer.newest())
 
     def _step(self) -> torch.Tensor:
