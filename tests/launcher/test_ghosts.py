@@ -34,7 +34,7 @@ async def _left_alone(job: Job) -> None:
     try:
         rendezvous = Rendezvous(store, names.rendezvous_id(job.environment[names.ENV_JOB_UID], 1))
         async with asyncio.timeout(_WAIT_SECONDS):
-            while not _alone(await rendezvous.read()):
+            while not _alone(await rendezvous.read()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
     finally:
         store.close()
@@ -80,4 +80,4 @@ async def test_a_frozen_rank_0_does_not_keep_the_others_waiting_for_its_address(
         await job.until_step_beyond(job.view.highest_step, _WAIT_SECONDS)
         assert ranks_by_position(job.view) == {0: "pod-2-0", 1: "pod-1-1"}
         assert "rank 0 of round 1 is gone" in job.log("coordinator")
-        assert [fault.kind for fault in job.view.faults] == ["worker", "worker"]
+        assert [fault.kind for fault in job.view.faults] == ["worker", "worker"], job.view.faults

@@ -222,6 +222,18 @@ def test_ranks_that_all_stand_still_are_a_hang_with_the_odd_one_suspected() -> N
     assert fault.detected_seconds > 70
 
 
+def test_ranks_that_repeat_steps_after_a_long_restart_do_not_stand_still() -> None:
+    world = training_world(slots=2)
+    world.kill(world.agents["pod-1"])
+    world.run(80.0)
+    world.direct(pods={"pod-0": 0, "pod-1b": 1})
+    world.connect(1, "pod-1b", incarnation=1)
+    world.run(1.0)
+    world.step(8)
+    world.run(1.0)
+    assert [fault.kind for fault in world.view.faults] == ["worker"]
+
+
 def test_a_rank_monitor_s_kill_blames_the_one_behind_and_not_the_one_killed() -> None:
     world = training_world(processes_per_node=2)
     slow = world.agents["pod-1"]

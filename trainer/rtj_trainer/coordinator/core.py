@@ -44,7 +44,10 @@ class Core:
         self.gang = Gang()
         self.control = ControlState()
         self.progress = Progress(
-            highest_step=memory.highest_step, checkpoint_step=memory.checkpoint_step, grown_at=now
+            highest_step=memory.highest_step,
+            checkpoint_step=memory.checkpoint_step,
+            grown_at=now,
+            moved_at=now,
         )
         self.restarts = RestartWatch(memory.counts)
         self.ledger = Ledger(memory.incidents, memory.fault_number)
@@ -228,7 +231,7 @@ class Core:
             self._signs.control_lost(self.control.dead, now)
         for restart in self.restarts.ended(now):
             self._signs.restarted(restart, now)
-        stalled_seconds = now - self.progress.grown_at
+        stalled_seconds = now - self.progress.moved_at
         bound = directive.rank_timeout_seconds + STALL_MARGIN_SECONDS
         # Before the first step of a process its start's own, longer timeout holds.
         if self.progress.complete and self.progress.step >= 0 and stalled_seconds > bound:

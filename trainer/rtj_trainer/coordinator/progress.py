@@ -25,6 +25,8 @@ class Progress:
     highest_step: int = -1
     # When highest_step last grew (monotonic seconds).
     grown_at: float = 0.0
+    # When the ranks last were elsewhere: after a restart they move long before the step is new.
+    moved_at: float = 0.0
     checkpoint_step: int = -1
     ranks_training: int = 0
     # All ranks of all positions live in the same round.
@@ -38,6 +40,7 @@ class Progress:
 
     def survey(self, places: Sequence[Place], ranks: int, now: float) -> None:
         """Take in all ranks of the position holders; `ranks`: how many there should be."""
+        stood = (self.round, self.iteration, self.step, self.complete)
         newest = max((place.beat.round for place in places), default=-1)
         if newest != self.round:
             self.round, self.iteration = newest, 0
@@ -52,6 +55,8 @@ class Progress:
         self.step = min((beat.step for beat in living), default=-1)
         self.iteration = max([self.iteration, *(place.beat.iteration for place in here)])
         self._grow((place.beat for place in here), now)
+        if stood != (self.round, self.iteration, self.step, self.complete):
+            self.moved_at = now
 
     def new_run(self, now: float) -> None:
         """Rounds count from 0 again."""
@@ -59,7 +64,7 @@ class Progress:
         self.done.clear()
         self.saved.clear()
         self.step, self.ranks_training, self.complete = -1, 0, False
-        self.grown_at = now
+        self.grown_at = self.moved_at = now
 
     def forget(self, position: int) -> None:
         """The position's processes are of the past, with the marks they left."""

@@ -63,7 +63,7 @@ class Signs:
     def _hung(self, report: ExitReport, places: Sequence[Place], now: float) -> None:
         """Ranks that wait for one another time out together: who ended first says nothing."""
         suspect = odd_one_out(places)
-        fault = self._report("hang", now, self._progress.grown_at, _stall_text(suspect, report))
+        fault = self._report("hang", now, self._progress.moved_at, _stall_text(suspect, report))
         self._note(fault, **_where(suspect), round=report.round, exit_code=report.exit_code)
 
     def restarted(self, restart: InProcessRestart, now: float) -> None:
@@ -71,7 +71,7 @@ class Signs:
         place = restart.place
         if place is None:
             text = "NVRx's in-process restart ended a silent training function"
-            fault = self._report("hang", now, self._progress.grown_at, text)
+            fault = self._report("hang", now, self._progress.moved_at, text)
         else:
             alive_at = restart.seen_at - place.beat.age_seconds
             fault = self._report("exception", restart.seen_at, alive_at, place.beat.error)
@@ -85,7 +85,7 @@ class Signs:
             return
         self._stalled_at = at
         suspect = odd_one_out(places)
-        fault = self._report("hang", now, self._progress.grown_at, _stall_text(suspect, None))
+        fault = self._report("hang", now, self._progress.moved_at, _stall_text(suspect, None))
         self._note(fault, **_where(suspect))
 
     def control_lost(self, message: str, now: float) -> None:
