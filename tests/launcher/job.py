@@ -237,9 +237,16 @@ def _kill_tree(process: subprocess.Popen[bytes]) -> None:
 
 @asynccontextmanager
 async def running_job(
-    command: tuple[str, ...], nodes: int, processes_per_node: int, spares: int = 0
+    command: tuple[str, ...],
+    nodes: int,
+    processes_per_node: int,
+    spares: int = 0,
+    **directive: object,
 ) -> AsyncIterator[Job]:
-    """A job whose control, coordinator and workers are started and wanted by the operator."""
+    """A job whose control, coordinator and workers are started and wanted by the operator.
+
+    `directive`: what the operator says other than by default.
+    """
     # Short, for the paths of Unix sockets.
     with tempfile.TemporaryDirectory(prefix="rtj") as name:
         job = Job.prepare(Path(name), command, nodes, processes_per_node)
@@ -249,7 +256,7 @@ async def running_job(
             job.start_coordinator()
             for slot in range(nodes + spares):
                 job.start_worker(slot)
-            await job.direct()
+            await job.direct(**directive)
             yield job
         except BaseException:
             for log in sorted(job.folder.glob("*.log")):

@@ -3,6 +3,7 @@
 Bounds are wide: the suite must hold on a busy machine. The bench measures.
 """
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -130,6 +131,24 @@ async def test_spare_takes_the_position_of_a_dead_pod_and_of_a_frozen_one():
         await poll_until(lambda: not _lives(running), _WAIT_SECONDS, "thawed launcher gone")
         await _new_step(job)
         assert ranks_by_position(job.view) == {0: "pod-3-0", 1: "pod-2-0"}
+
+
+async def test_silent_rank_is_ended_by_its_monitor_and_told_as_a_hang():
+    command = ("python", "-m", "tests.launcher.silent_rank")
+    async with running_job(command, nodes=1, processes_per_node=1, rank_timeout_seconds=2) as job:
+        view = await job.operator.until(lambda view: bool(view.faults), _WAIT_SECONDS)
+        assert (view.faults[0].kind, view.faults[0].exit_code) == ("hang", -9)
+        assert view.faults[0].step == 3
+
+
+async def test_stopped_pod_ends_at_once_and_a_spare_goes_on():
+    async with running_job(TRAIN, nodes=1, processes_per_node=2, spares=1) as job:
+        await job.until_step_beyond(3, _WAIT_SECONDS)
+        stopped = job.workers.pop(0)
+        stopped.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(stopped.process.wait, 10) == 0
+        await _new_step(job)
+        assert ranks_by_position(job.view) == {0: "pod-1-0"}
 
 
 def _signal_all(worker: Worker, number: signal.Signals) -> None:

@@ -33,6 +33,7 @@ async def test_tail_keeps_the_end_and_forgets_on_demand():
     os.write(stream.writer, b"Traceback\nValueError: boom\n")
     await stream.settle(5)
     assert stream.tail(4) == "boom"
+    assert stream.tail(20) == "ValueError: boom"
     stream.forget()
     assert stream.tail(100) == ""
     stream.close_writer()

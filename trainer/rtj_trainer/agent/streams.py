@@ -47,7 +47,10 @@ class Stream:
     def tail(self, limit: int) -> str:
         """The last lines, at most `limit` characters of them, the end kept."""
         text = b"\n".join(tuple(self._lines)).decode(errors="replace").rstrip()
-        return text[-limit:]
+        if len(text) <= limit:
+            return text
+        end = text[-limit:]
+        return end.partition("\n")[2] or end
 
     async def settle(self, seconds: float) -> None:
         """Wait until what is in the pipe now was read, or the time is over."""
