@@ -1,11 +1,11 @@
 """The reference trainer under the stock ft_launcher, through every fault that it lives through."""
 
+import itertools
 import os
 import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,10 +124,10 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
 
 
 @pytest.fixture(scope="module")
-def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """The same training with an exception in each rank, a hang, and a killed rank 0."""
     root = tmp_path_factory.mktemp("interrupted") / "run"
-    yield _train(root, fault="3:1:raise,5:0:raise,7:1:hang,11:0:kill")
+    return _train(root, fault="3:1:raise,5:0:raise,7:1:hang,11:0:kill")
 
 
 def test_loss_of_every_step_is_that_of_an_uninterrupted_training(
@@ -152,7 +152,7 @@ def test_exceptions_and_hangs_restart_in_the_process_a_kill_in_the_job(interrupt
 
 def test_no_restart_costs_more_than_the_steps_since_the_last_checkpoints(interrupted: Ended):
     steps = [line.step for line in interrupted.lines()]
-    back = [before + 1 - after for before, after in zip(steps, steps[1:], strict=False)]
+    back = [before + 1 - after for before, after in itertools.pairwise(steps)]
     assert max(back) <= 4, "two saves of two steps: one may still be on its way"
 
 

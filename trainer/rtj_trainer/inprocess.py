@@ -10,7 +10,11 @@ share a host do not meet.
 """
 
 import contextlib
+import gc
 import os
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
 
 # A process that was restarted in itself this often gets replaced.
 _MAX_ITERATIONS: Final = 10
+# A main thread that runs Python code for longer than this is interrupted wherever it is.
+_SETTLE_SECONDS: Final = 1.0
+_SETTLE_POLL_SECONDS: Final = 0.005
 _STORE_TIMEOUT: Final = timedelta(seconds=60)
 _TORCH_DISTRIBUTED: Final = Path(dist.__file__).parent
 
@@ -84,6 +91,8 @@ def run[Result](train: Callable[[], Result]) -> Result:
         assert call is not None  # filled in by the wrapper, which goes by the annotation
         return _run_iteration(train, call.iteration)
 
+    # The wrapper collects garbage at each restart; what was imported need not be looked at.
+    gc.freeze()
     return _wrapper(TIMEOUTS[device_type()])(entered)()
 
 
@@ -157,6 +166,7 @@ def _wrapper(timeouts: Timeouts) -> "Wrapper":
 
         def __call__(self, state: Any) -> Any:
             gloo.sever()
+            _let_main_thread_settle()
             return state
 
     often = timedelta(seconds=0.25)
@@ -188,6 +198,26 @@ def _wrapper(timeouts: Timeouts) -> "Wrapper":
             progress_watchdog_interval=2 * often,
             last_call_wait=2 * often,
         )
+
+
+def _let_main_thread_settle() -> None:
+    """Wait until the main thread has told its monitor process of the collective that just failed.
+
+    Next the wrapper raises an exception in the main thread, wherever that is. Between taking and
+    releasing the lock of the queue to the monitor process it would leave it locked for ever, and
+    the rank would count as unresponsive.
+    """
+    from nvidia_resiliency_ext.inprocess.progress_watchdog import ProgressWatchdog
+
+    main, settled = threading.main_thread().ident, ProgressWatchdog.spin_till_paused.__code__
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while time.monotonic() < deadline:
+        frame = sys._current_frames().get(main or 0)
+        while frame is not None and frame.f_code is not settled:
+            frame = frame.f_back
+        if frame is not None:
+            return
+        time.sleep(_SETTLE_POLL_SECONDS)
 
 
 @contextlib.contextmanager
