@@ -31,8 +31,10 @@ from rtj_trainer.coordinator.peers import Endpoint, Identity, Peer, Refusal
 from rtj_trainer.coordinator.view import job_view, without_ages
 from rtj_trainer.coordinator.wake import Wake, wait
 
-# Events within this time are settled together: with a thousand workers there is always one.
+# Events within this time are settled together: with a thousand workers there is always one. Where
+# settling takes long there is a longer rest after it, so that it never takes the whole core.
 _SHORTEST_SECONDS: Final = 0.02
+_REST_FACTOR: Final = 6.0
 _TICK_SECONDS: Final = 0.1
 _VIEW_FASTEST_SECONDS: Final = 0.2
 _VIEW_SLOWEST_SECONDS: Final = 5.0
@@ -152,7 +154,8 @@ class Conductor:
                     self._settled.all()
                 self._direct_workers(now)
                 self._show(now)
-                await asyncio.sleep(_SHORTEST_SECONDS)
+                took = time.monotonic() - now
+                await asyncio.sleep(max(_SHORTEST_SECONDS, _REST_FACTOR * took))
                 await wait(woken, _TICK_SECONDS)
 
     def _direct_workers(self, now: float) -> None:

@@ -1,5 +1,6 @@
 """The gang of one run: forming it, losing members, filling their positions, curing rounds. Pure."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -177,11 +178,16 @@ class Gang:
         if not self.rounds.open:
             return
         joined = {(p.position, p.launch) for p in self.rounds.participants}
+        done = Counter(position for position, _ in progress.done)
         for seat in list(self.seats):
             worker = table.get(seat.uid)
-            done = {local for position, local in progress.done if position == seat.position}
-            waits = len(done) >= self.processes_per_node and seat.launch != PENDING
-            if waits and worker and (seat.position, seat.launch) not in joined:
+            finished = done[seat.position] >= self.processes_per_node
+            if (
+                finished
+                and seat.launch != PENDING
+                and worker
+                and (seat.position, seat.launch) not in joined
+            ):
                 self.seats.give(seat.position, seat.uid)
                 progress.forget(seat.position)
 

@@ -29,6 +29,7 @@ class Seats:
 
     def __init__(self, nodes: int) -> None:
         self._seats: list[Seat | None] = [None] * nodes
+        self._positions: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Seat]:
         return (seat for seat in self._seats if seat is not None)
@@ -53,7 +54,8 @@ class Seats:
 
     def of(self, uid: str) -> Seat | None:
         """The seat that a worker holds."""
-        return next((seat for seat in self if seat.uid == uid), None)
+        position = self._positions.get(uid)
+        return None if position is None else self._seats[position]
 
     def holders(self) -> dict[int, str]:
         """Position -> pod UID."""
@@ -67,16 +69,18 @@ class Seats:
         other = self.of(uid)
         if other is not None and other.position != position:
             raise ValueError(f"{uid} holds position {other.position}")
-        self._seats[position] = Seat(position, uid)
+        self._put(Seat(position, uid))
 
     def set_launch(self, position: int, uid: str, launch: int) -> None:
         """The number was taken; of no use if the position was given away meanwhile."""
         if self._seats[position] == Seat(position, uid):
-            self._seats[position] = Seat(position, uid, launch)
+            self._put(Seat(position, uid, launch))
 
     def vacate(self, position: int) -> None:
         """Take the position away from its holder."""
-        self._seats[position] = None
+        held, self._seats[position] = self._seats[position], None
+        if held is not None:
+            del self._positions[held.uid]
 
     def adopt(self, workers: Iterable[Worker], run: int) -> None:
         """Keep what workers say they hold in this run, after a restart of the coordinator.
@@ -87,7 +91,12 @@ class Seats:
         for worker in sorted(claims, key=lambda worker: worker.launcher.launch):
             state = worker.launcher
             if self.of(worker.uid) is None:
-                self._seats[state.position] = Seat(state.position, worker.uid, state.launch)
+                self.vacate(state.position)
+                self._put(Seat(state.position, worker.uid, state.launch))
+
+    def _put(self, seat: Seat) -> None:
+        self._seats[seat.position] = seat
+        self._positions[seat.uid] = seat.position
 
 
 def _holds(worker: Worker, nodes: int) -> bool:
