@@ -1,15 +1,19 @@
 """Who we are to the API server: the service account in a pod, a kubeconfig outside.
 
 kopf's own readers are used, for kopf's watch and for our client alike, so that both always speak
-as the same account; the `kubernetes` package is not needed.
+as the same account. A kubeconfig is read by the `kubernetes` package, which also runs its exec
+plugins (`aws eks get-token`).
 """
 
 import dataclasses
+import logging
 import os
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import kopf
+
+log = logging.getLogger(__name__)
 
 # A bound service account token lives an hour or more, and the kubelet renews its file well before.
 TOKEN_LIFETIME: Final = timedelta(minutes=5)
@@ -25,13 +29,15 @@ def login(settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo:
         return dataclasses.replace(
             account, server=_server(account.server), expiration=datetime.now(UTC) + TOKEN_LIFETIME
         )
-    config = kopf.login_with_kubeconfig(settings=settings)
-    if config is None:
+    try:
+        config = kopf.login_via_client(logger=log, settings=settings)
+    except kopf.LoginError as error:
         raise kopf.LoginError(
             "no credentials for the API server: run in a pod with a service account token, "
             "or set KUBECONFIG"
-        )
-    return config
+        ) from error
+    assert config is not None, "the kubernetes package is a dependency"
+    return dataclasses.replace(config, expiration=datetime.now(UTC) + TOKEN_LIFETIME)
 
 
 def _server(fallback: str) -> str:
