@@ -45,9 +45,8 @@ def nodes_available(plan: Plan) -> Plan:
         Reason.WAITING_FOR_PODS,
         f"Fewer than {plan.nodes} workers and the coordinator run yet.",
     )
-    return with_condition(
-        plan, ConditionType.NODES_AVAILABLE, "False", reason, _steady(plan, reason, text)
-    )
+    text = steady(plan, ConditionType.NODES_AVAILABLE, reason, text)
+    return with_condition(plan, ConditionType.NODES_AVAILABLE, "False", reason, text)
 
 
 def hindrance(plan: Plan) -> tuple[Reason, str] | None:
@@ -78,11 +77,10 @@ def _of_pod(pod: PodObservation) -> tuple[Reason, str] | None:
     return None
 
 
-def _steady(plan: Plan, reason: Reason, text: str) -> str:
-    """The text that stands already, where kubelet or scheduler only word the same anew: its
-    back-off turns to and fro every few seconds, and each turn would be a write."""
-    old = plan.condition(ConditionType.NODES_AVAILABLE)
-    if old is None or old.reason != reason or reason is not Reason.IMAGE_PULL:
-        return text
-    same = old.message.partition(":")[0] == text.partition(":")[0]
-    return old.message if same else text
+def steady(plan: Plan, type_: ConditionType, reason: Reason, text: str) -> str:
+    """The words about a pull that a condition holds already, or the new ones: the kubelet's error
+    and its back-off take turns every few seconds, and each turn would be a write."""
+    old = plan.condition(type_)
+    head = text.partition(": ")[0]
+    same = old is not None and reason is Reason.IMAGE_PULL and head in old.message
+    return old.message[old.message.index(head) :] if old is not None and same else text

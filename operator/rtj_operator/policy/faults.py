@@ -193,6 +193,9 @@ def describe(report: FaultReport, pod: PodObservation | None) -> str:
     """What happened, in words: who, where, code and last lines."""
     if report.kind == "control":
         return f"nvrx-control of run {report.run} ended. {report.message}".strip()
+    if report.kind == "hang" and report.slot < 0:
+        text = f"no rank made a step for {report.detected_seconds:.0f} s. {report.message}"
+        return text.strip()
     who = f"rank {report.rank}" if report.rank >= 0 else "a process"
     where = f"pod {pod.name} on node {pod.node}" if pod else f"slot {report.slot}"
     if report.kind == "launcher":

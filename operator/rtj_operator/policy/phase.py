@@ -5,7 +5,7 @@ The phase follows from the conditions, never the other way round.
 
 from rtj_api.reasons import ConditionType, EventReason, Phase, Reason
 from rtj_api.status import Condition
-from rtj_operator.policy.available import hindrance
+from rtj_operator.policy.available import hindrance, steady
 from rtj_operator.policy.conditions import with_condition
 from rtj_operator.policy.pending import Signal, noted
 from rtj_operator.policy.plan import Plan, changed, runs
@@ -29,7 +29,8 @@ def running(plan: Plan) -> Plan:
         text = "New steps arrive."
         return with_condition(plan, ConditionType.RUNNING, "True", Reason.TRAINING, text)
     if plan.holds(ConditionType.NODES_AVAILABLE):
-        reason, text = Reason.WAITING_FOR_FIRST_STEP, "All workers run; no step yet."
+        unheard = "" if plan.live_view else " The coordinator is not reached."
+        reason, text = Reason.WAITING_FOR_FIRST_STEP, f"All workers run; no step yet.{unheard}"
     else:
         reason, text = Reason.WAITING_FOR_PODS, "Workers are being scheduled or started."
     return with_condition(plan, ConditionType.RUNNING, "False", reason, text)
@@ -50,7 +51,7 @@ def degraded(plan: Plan) -> Plan:
         text = "All workers, spares and the coordinator run."
         return with_condition(plan, ConditionType.DEGRADED, "False", Reason.HEALTHY, text)
     found = hindrance(plan)
-    why = f" {found[1]}" if found else ""
+    why = f" {steady(plan, ConditionType.DEGRADED, *found)}" if found else ""
     slots = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
     if len(up) < plan.nodes:
         reason, text = Reason.WORKER_MISSING, f"No running pod in slots {slots}.{why}"
@@ -58,18 +59,11 @@ def degraded(plan: Plan) -> Plan:
         reason, text = Reason.SPARE_MISSING, f"No running pod in slots {slots}.{why}"
     else:
         reason, text = Reason.COORDINATOR_MISSING, f"The coordinator does not run.{why}"
-    old = plan.condition(ConditionType.DEGRADED)
-    if old is not None and old.reason == reason and _same_slots(old.message, text):
-        text = old.message
     if plan.status.first_step_time is None:
         return with_condition(
             plan, ConditionType.DEGRADED, "False", Reason.WAITING_FOR_PODS, "The job starts."
         )
     return with_condition(plan, ConditionType.DEGRADED, "True", reason, text)
-
-
-def _same_slots(old: str, new: str) -> bool:
-    return old.partition(".")[0] == new.partition(".")[0] and len(old) >= len(new)
 
 
 def workers(plan: Plan) -> Plan:

@@ -62,10 +62,9 @@ def end_recovered(plan: Plan, step: int = -1) -> Plan:
     recovery = plan.status.recovery
     if recovery is None or not plan.training:
         return plan
-    report, view = report_of(plan, recovery), plan.view
-    highest = view.highest_step if view is not None and view.run >= plan.status.run else -1
+    report = report_of(plan, recovery)
     told = report is not None and report.recovered_seconds is not None
-    if not told and max(highest, step) <= recovery.step:
+    if not told and max(_reached(plan, report), step) <= recovery.step:
         return plan
     seconds = plan.now - recovery.detected_unix
     if report is not None and report.recovered_seconds is not None:
@@ -78,6 +77,15 @@ def end_recovered(plan: Plan, step: int = -1) -> Plan:
     taken = f" (slot {spare} took the place)" if spare >= 0 else ""
     text = f"Training goes on {seconds:.1f} s after: {recovery.reason}{taken}"
     return plan.tell("Normal", EventReason.RECOVERED, text)
+
+
+def _reached(plan: Plan, report: FaultReport | None) -> int:
+    """The step that counts as new: of all ranks where the report is about to say so itself, of any
+    rank where no report will."""
+    view = plan.view
+    if view is None or view.run < plan.status.run:
+        return -1
+    return view.step if report is not None else view.highest_step
 
 
 def end_without_step(plan: Plan, recovery: Recovery) -> Plan:

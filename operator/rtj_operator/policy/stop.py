@@ -85,7 +85,7 @@ def await_gang(plan: Plan) -> Plan:
     """Failed when not all workers were up and heard of within the start deadline.
 
     When they are, a recovery's own deadline counts from then: waiting for a machine is not its
-    fault.
+    fault. A job that has trained is never failed for a view that does not arrive.
     """
     if not plan.training:
         return plan
@@ -95,19 +95,27 @@ def await_gang(plan: Plan) -> Plan:
         return plan.write(recovery=renewed(plan, recovery)) if waited and recovery else plan
     limit = plan.spec.resilience.progress.start_deadline_seconds
     plan, over = lasted(plan, Signal.GANG_INCOMPLETE, "workers", limit)
-    if not over:
+    if not over or (plan.live_view is None and _all_run(plan) and _trained(plan)):
         return plan
     available = plan.condition(ConditionType.NODES_AVAILABLE)
     why = f" {available.message}" if available and available.status != "True" else ""
     text = (
-        f"Not all of {plan.nodes} workers were running within {limit} s "
+        f"Not all of {plan.nodes} workers were running and connected within {limit} s "
         f"(spec.resilience.progress.startDeadlineSeconds).{why}"
     )
     return fail(plan, Reason.START_DEADLINE_EXCEEDED, text)
 
 
+def _all_run(plan: Plan) -> bool:
+    return sum(runs(pod) for pod in plan.workers().values()) >= plan.nodes
+
+
+def _trained(plan: Plan) -> bool:
+    return plan.status.first_step_time is not None
+
+
 def _assembled(plan: Plan) -> bool:
-    if sum(runs(pod) for pod in plan.workers().values()) < plan.nodes:
+    if not _all_run(plan):
         return False
     trained = plan.holds(ConditionType.RUNNING) or noted(plan, Signal.JUDGING)
     if trained and plan.status.recovery is None:

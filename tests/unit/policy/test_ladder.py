@@ -265,21 +265,26 @@ def test_words_of_a_climb_keep_the_first_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "changes"),
+    "changes",
     [
-        pytest.param({}, {"pods": (build.pod(0), build.coordinator())}, id="workers are missing"),
-        pytest.param(
-            {}, {"view": None, "view_connected": False}, id="the coordinator is not heard"
-        ),
+        pytest.param({"pods": (build.pod(0), build.coordinator())}, id="workers are missing"),
+        pytest.param({"view": None, "view_connected": False}, id="the coordinator is not heard"),
     ],
 )
-def test_no_climb_while(fields: dict[str, Any], changes: dict[str, Any]) -> None:
-    status = recovering(Rung.NODE, **fields).model_copy(update={"awaited": (1, 2)})
-    seen: dict[str, Any] = {"view": build.view(**STANDS)} | changes
-    decision = decide(build.running(status=status, **seen))
+def test_no_climb_while(changes: dict[str, Any]) -> None:
+    status = recovering(Rung.NODE).model_copy(update={"awaited": (1, 2)})
+    fields: dict[str, Any] = {"view": build.view(**STANDS)} | changes
+    decision = decide(build.running(status=status, **fields))
     assert decision.status.recovery is not None
     assert decision.status.recovery.rung is Rung.NODE
     assert decision.status.run == 1
+
+
+def test_a_job_that_trained_is_not_failed_for_a_view_that_does_not_arrive() -> None:
+    blind: dict[str, Any] = {"view": None, "view_connected": False}
+    _, seen = build.after(build.running(status=recovering(Rung.NODE), **blind))
+    later = decide(build.running(status=seen.job.status, now=NOW + 10_000, **blind))
+    assert later.status.phase is Phase.RECOVERING
 
 
 def test_a_deadline_is_put_off_while_training_catches_up_and_only_then() -> None:

@@ -30,7 +30,9 @@ ENDS = {
     Reason.NO_PROGRESS,
     Reason.START_DEADLINE_EXCEEDED,
 }
-# Reconciles in which all is well after the last fault.
+# Effects lost from which on nobody operates until the next fault.
+AWAY = 9
+# Looks at the world after the last fault, in which all must be well again.
 PATIENCE = 400
 
 
@@ -66,9 +68,13 @@ def run(world: World, events: list[tuple[Fault, int, float, int]]) -> None:
     for fault, whom, pause, lost in events:
         fault(world, whom)
         world.advance(0.2)
-        # The operator dies after its status write, with some effects undone; a new one follows.
+        # The operator dies after its status write, with some effects undone. A new one follows at
+        # once, or only after the pause.
         world.reconcile(keep=lambda n, lost=lost: max(0, n - lost))
         check_budgets(world)
+        if lost >= AWAY:
+            world.advance(pause)
+            continue
         while pause > 0:
             world.advance(min(pause, 2.0))
             world.reconcile()

@@ -57,6 +57,8 @@ class Coordinator:
     seats: dict[int, str] = field(default_factory=dict[int, str])
     met: dict[str, Pod] = field(default_factory=dict[str, Pod])
     lost: set[str] = field(default_factory=set[str])
+    # Those whose launcher ended: given no position any more.
+    spent: set[str] = field(default_factory=set[str])
     faults: list[FaultReport] = field(default_factory=list[FaultReport])
     # Reports ever made; the list keeps the newest 64.
     number: int = 0
@@ -257,7 +259,8 @@ class World:
         return vacated
 
     def _fill(self, c: Coordinator, directive: JobDirective, members: dict[str, Pod]) -> bool:
-        free = sorted(set(members) - set(c.seats.values()), key=lambda uid: members[uid].slot)
+        taken = {*c.seats.values(), *c.spent}
+        free = sorted(set(members) - taken, key=lambda uid: members[uid].slot)
         vacant = [p for p in range(directive.nodes) if p not in c.seats]
         for position, uid in zip(vacant, free, strict=False):
             c.seats[position] = uid
@@ -333,7 +336,7 @@ class World:
         c = self.coordinator
         if c is not None and position in c.seats:
             self.report("launcher", c.met[c.seats[position]], position)
-            c.lost.add(c.seats.pop(position))
+            c.spent.add(c.seats.pop(position))
 
     def kill_control(self, _: int) -> None:
         """nvrx-control; nothing trains until the next run."""
