@@ -53,18 +53,14 @@ class Engine:
         self._reflectors = list(self._make_reflectors(client))
         self._views = Views(master_key, self._queue.add_after)
         children = ChildKeeper(client, settings.peers, lambda uid: auth.job_key(master_key, uid))
+        events = EventRecorder(client, settings.identity)
         self._reconciler = Reconciler(
             client,
             self._caches.jobs,
             Observer(self._caches, ClaimReader(client), children, self._views),
-            Actor(
-                client,
-                self._caches,
-                children,
-                self._views,
-                EventRecorder(client, settings.identity),
-            ),
+            Actor(client, self._caches, children, self._views, events),
             self._views,
+            events,
             self._queue,
         )
         self._sweeper = Sweeper(
@@ -89,6 +85,10 @@ class Engine:
                 name="probes",
             )
             group.create_task(self._lead(), name="leadership")
+
+    def join(self) -> None:
+        """Wait a while for what goes on after `run` was cancelled."""
+        self._shell.join()
 
     async def _lead(self) -> None:
         while True:

@@ -17,7 +17,7 @@ from rtj_operator.kube.client import KubeClient, PatchOperation
 from rtj_operator.kube.errors import ApiError, NotFound, NotLeader, Unreachable
 from rtj_operator.kube.objects import EVENTS
 from rtj_operator.policy.decision import EmitEvent
-from rtj_operator.policy.observation import JobObservation
+from rtj_operator.render.objects import JobRef
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class EventRecorder:
         self._told: OrderedDict[tuple[str, str, str, str], _Told] = OrderedDict()
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    async def emit(self, job: JobObservation, event: EmitEvent) -> None:
+    async def emit(self, job: JobRef, event: EmitEvent) -> None:
         """Write one Event, or count up the same one. Raises NotLeader only."""
         if not self._allowed(job.uid):
             log.warning("too many Events, dropped: %s %s", event.reason, event.message)
@@ -64,7 +64,7 @@ class EventRecorder:
         except (ApiError, Unreachable) as error:
             log.warning("Event %s not written: %s", event.reason, error)
 
-    async def _write(self, job: JobObservation, event: EmitEvent) -> None:
+    async def _write(self, job: JobRef, event: EmitEvent) -> None:
         key = (job.uid, event.type, event.reason, event.message)
         told = self._told.get(key)
         if told is not None and time.monotonic() - told.at < AGGREGATE_SECONDS:
@@ -89,7 +89,7 @@ class EventRecorder:
         await self._client.json_patch(EVENTS, namespace, told.name, patch)
         told.count += 1
 
-    def _body(self, name: str, job: JobObservation, event: EmitEvent) -> dict[str, Any]:
+    def _body(self, name: str, job: JobRef, event: EmitEvent) -> dict[str, Any]:
         now = _now()
         return {
             "apiVersion": "v1",

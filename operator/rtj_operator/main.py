@@ -52,6 +52,7 @@ async def run(settings: Settings, master_key: bytes, credentials: Credentials) -
             await _until(stop, engine.run(), leadership.run(client))
         finally:
             await leadership.release(client)
+            await asyncio.to_thread(engine.join)
     log.info("ended")
 
 

@@ -19,6 +19,7 @@ from rtj_operator.work.queue import JobKey
 log = logging.getLogger(__name__)
 
 RESTART_SECONDS: Final = 5.0
+JOIN_SECONDS: Final = 5.0
 # kopf's type for it is not public.
 IDENTITY: Any = "rtj-operator"
 
@@ -30,23 +31,30 @@ class Shell:
         self._namespaces = tuple(namespaces)
         self._changed = changed
         self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def join(self) -> None:
+        """Wait a while for kopf's thread; called when `run` has ended."""
+        if self._thread is not None:
+            self._thread.join(JOIN_SECONDS)
 
     async def run(self) -> None:
-        """Run until cancelled; kopf's thread is then told to end, and not waited for."""
+        """Run until cancelled; kopf's thread is then told to end."""
         loop = asyncio.get_running_loop()
         try:
             while True:
                 ended = asyncio.Event()
-                threading.Thread(
-                    target=self._thread, args=(loop, ended), name="kopf", daemon=True
-                ).start()
+                self._thread = threading.Thread(
+                    target=self._kopf, args=(loop, ended), name="kopf", daemon=True
+                )
+                self._thread.start()
                 await ended.wait()
                 log.warning("kopf ended; starting it again in %.0f s", RESTART_SECONDS)
                 await asyncio.sleep(RESTART_SECONDS)
         finally:
             self._stop.set()
 
-    def _thread(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    def _kopf(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
         try:
             kopf.run(
                 registry=self._registry(loop),
@@ -82,6 +90,7 @@ def _settings() -> kopf.OperatorSettings:
     # Its scan needs rights on all namespaces and CRDs; jobs that it misses our informer sees.
     settings.scanning.disabled = True
     settings.queueing.idle_timeout = 0.2
+    settings.queueing.exit_timeout = 0.1
     settings.watching.server_timeout = 300
     settings.watching.inactivity_timeout = 70
     settings.networking.request_timeout = 30

@@ -5,12 +5,11 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from rtj_api.reasons import EventReason
-from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator.events import BURST, EventRecorder
 from rtj_operator.kube.client import KubeClient
 from rtj_operator.kube.credentials import Credentials
 from rtj_operator.policy.decision import EmitEvent
-from rtj_operator.policy.observation import JobObservation
+from rtj_operator.render.objects import JobRef
 from tests.api.support.api import Api, Json
 from tests.api.support.jobs import core
 from tests.api.support.server import ApiServer
@@ -25,17 +24,8 @@ async def recorder(
         yield EventRecorder(client, "test")
 
 
-def a_job(namespace: str) -> JobObservation:
-    return JobObservation(
-        namespace=namespace,
-        name="a",
-        uid="11111111-2222-3333-4444-555555555555",
-        generation=1,
-        resource_version="1",
-        created=0.0,
-        spec=None,
-        status=ResilientTrainingJobStatus(),
-    )
+def a_job(namespace: str) -> JobRef:
+    return JobRef(namespace=namespace, name="a", uid="11111111-2222-3333-4444-555555555555")
 
 
 def said(message: str) -> EmitEvent:

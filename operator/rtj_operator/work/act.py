@@ -128,7 +128,7 @@ class Actor:
             case ReleaseNode():
                 self._absorb(await taints.release(self._client, action.name, action.uid, job.uid))
             case EmitEvent():
-                await self._events.emit(job, action)
+                await self._events.emit(scene.ref, action)
             case DeleteJob():
                 await self._delete_job(job, action.uid)
             case CreatePod():

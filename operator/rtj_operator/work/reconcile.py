@@ -10,14 +10,17 @@ import logging
 import time
 from typing import Final
 
+from rtj_api.reasons import EventReason
 from rtj_operator import logs, metrics
+from rtj_operator.events import EventRecorder
 from rtj_operator.kube.client import KubeClient
 from rtj_operator.kube.errors import Conflict, KubeError, NotFound, NotLeader
 from rtj_operator.kube.objects import JOBS, Job
 from rtj_operator.kube.store import Store
 from rtj_operator.policy.decide import decide
-from rtj_operator.policy.decision import Decision
+from rtj_operator.policy.decision import Decision, EmitEvent
 from rtj_operator.policy.observation import JobObservation
+from rtj_operator.render.objects import JobRef
 from rtj_operator.work.act import Actor
 from rtj_operator.work.memory import Memories
 from rtj_operator.work.observe import Observer
@@ -44,6 +47,7 @@ class Reconciler:
         observer: Observer,
         actor: Actor,
         views: Views,
+        events: EventRecorder,
         queue: WorkQueue,
     ) -> None:
         self._client = client
@@ -51,6 +55,7 @@ class Reconciler:
         self._observer = observer
         self._actor = actor
         self._views = views
+        self._events = events
         self._queue = queue
         self._memories = Memories()
         self._complained: dict[JobKey, str] = {}
@@ -102,7 +107,7 @@ class Reconciler:
             try:
                 observation = await self._observer.observe(job, memory, epoch)
             except UnreadableStatus as error:
-                self._complain(key, str(error))
+                await self._complain(key, job, str(error))
                 return None
             decision = decide(observation)
             try:
@@ -146,7 +151,12 @@ class Reconciler:
         self._views.drop(key)
         self._complained.pop(key, None)
 
-    def _complain(self, key: JobKey, text: str) -> None:
-        if self._complained.get(key) != text:
-            self._complained[key] = text
-            log.error("left alone: %s", text)
+    async def _complain(self, key: JobKey, job: Job, text: str) -> None:
+        """Tell once why a job is left alone: not in status, which is what cannot be read."""
+        if self._complained.get(key) == text:
+            return
+        log.error("left alone: %s", text)
+        ref = JobRef(namespace=key[0], name=key[1], uid=job.metadata.uid)
+        event = EmitEvent(type="Warning", reason=EventReason.INVALID, message=text[:1024])
+        await self._events.emit(ref, event)
+        self._complained[key] = text

@@ -42,6 +42,19 @@ SILENCE_SECONDS: Final = 12.0
 BACKOFF_FIRST_SECONDS: Final = 0.1
 BACKOFF_MAX_SECONDS: Final = 1.0
 REFUSED_SECONDS: Final = 2.0
+# Pause after each frame: a coordinator sends five a second, and a tenant's own program that sends
+# more must not occupy the operator.
+GAP_SECONDS: Final = 0.05
+REASONS: Final = frozenset(
+    {
+        "bad-proof",
+        "wrong-job",
+        "protocol",
+        "stale-incarnation",
+        "not-expected",
+        "stale-epoch",
+    }
+)
 # News of steps alone may wait this long, so that training costs one pass a second at most.
 PROGRESS_SECONDS: Final = 1.0
 
@@ -55,7 +68,8 @@ class ViewRefused(ViewError):
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
-        self.reason = reason
+        # The other side's words must not make series of their own.
+        self.label = reason if reason in REASONS else "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +151,7 @@ class ViewLink:
                 await self._serve(session)
             except ViewRefused as refusal:
                 pause = REFUSED_SECONDS
-                metrics.VIEW_REFUSED.labels(refusal.reason[:32]).inc()
+                metrics.VIEW_REFUSED.labels(refusal.label).inc()
                 self._complain(f"refused: {refusal}")
             except (ViewError, aiohttp.ClientError, OSError, TimeoutError) as error:
                 log.debug("%s: %s", self._url, error or type(error).__name__)
@@ -162,6 +176,7 @@ class ViewLink:
                 while True:
                     async with asyncio.timeout(SILENCE_SECONDS):
                         self._take(await self._receive(socket))
+                    await asyncio.sleep(GAP_SECONDS)
             finally:
                 sending.cancel()
 
