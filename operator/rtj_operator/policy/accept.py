@@ -7,6 +7,7 @@ from rtj_operator.policy.decision import Decision, EmitEvent
 from rtj_operator.policy.observation import Observation
 from rtj_operator.policy.plan import Plan, changed
 from rtj_operator.policy.times import rfc3339
+from rtj_operator.render.profiles import unknown_instance_type
 
 
 def accept(seen: Observation) -> Plan | Decision:
@@ -45,11 +46,7 @@ def _problem(seen: Observation) -> tuple[Reason, str] | None:
             f"{NAME_MAX_LENGTH}: create the job under a shorter name."
         )
     if seen.profile is None:
-        known = f" {job.problem}" if job.problem else ""
-        return Reason.UNKNOWN_INSTANCE_TYPE, (
-            f"spec.instanceType {job.spec.instance_type!r} is not known: write an instance type "
-            f"such as p5.48xlarge, or cpu.{known}"
-        )
+        return Reason.UNKNOWN_INSTANCE_TYPE, unknown_instance_type(job.spec.instance_type)
     return (Reason.INVALID_SPEC, job.problem) if job.problem else None
 
 

@@ -4,7 +4,7 @@ Ranks save and leave together at a step boundary when there is training to save;
 left within the pods' grace period is left behind. The end stands in status before any pod goes.
 """
 
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from rtj_api.reasons import ConditionType, EventReason, Reason
 from rtj_operator.policy.conditions import fail, with_condition
@@ -14,16 +14,14 @@ from rtj_operator.policy.pending import Signal, clock, lasted, noted
 from rtj_operator.policy.plan import Plan, ended, runs
 from rtj_operator.policy.recovery import renewed
 from rtj_operator.policy.times import unix
-
-# Pods without terminationGracePeriodSeconds in the template.
-GRACE_SECONDS: Final = 60.0
+from rtj_operator.render.pods import DEFAULT_GRACE_SECONDS
 
 
 def grace(plan: Plan) -> float:
     """Seconds that saving and leaving, and a pod's end, may take."""
     pod = plan.spec.template.get("spec")
     given = cast("dict[str, Any]", pod).get("terminationGracePeriodSeconds") if pod else None
-    return float(given) if isinstance(given, int) else GRACE_SECONDS
+    return float(given if isinstance(given, int) else DEFAULT_GRACE_SECONDS)
 
 
 def complete(plan: Plan) -> Plan:

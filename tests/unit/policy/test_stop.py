@@ -47,9 +47,9 @@ def test_then_the_coordinator_goes_and_logs_stay() -> None:
 @pytest.mark.parametrize(
     ("now", "connected", "want"),
     [
-        pytest.param(NOW + 59, True, ["worker-2-0"], id="within the grace"),
+        pytest.param(NOW + 89, True, ["worker-2-0"], id="within the grace"),
         pytest.param(
-            NOW + 60,
+            NOW + 90,
             True,
             ["worker-0-0", "worker-1-0", "worker-2-0", "coordinator-0"],
             id="the grace is over",
