@@ -75,7 +75,7 @@ def _no_space() -> Iterator[None]:
 
 def test_training_goes_on_exactly_from_a_checkpoint(tmp_path: Path):
     state, checkpointer = _saved(tmp_path, 3)
-    checkpointer.close(3)
+    checkpointer.close()
     want = [_step(state) for _ in range(3)]
 
     resumed = _fresh(seed=1)
@@ -94,7 +94,7 @@ def test_state_is_that_of_the_save_not_of_the_write(tmp_path: Path):
     with torch.no_grad():
         for parameter in state.model.parameters():
             parameter.zero_()
-    checkpointer.close(1)
+    checkpointer.close()
 
     loaded = _fresh(seed=1)
     Checkpointer(tmp_path).load(loaded)
@@ -115,7 +115,7 @@ def test_two_newest_are_kept(tmp_path: Path):
 
 def test_damaged_newest_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     _, checkpointer = _saved(tmp_path, 2)
-    checkpointer.close(2)
+    checkpointer.close()
     next(folder.final_path(tmp_path, 2).glob("*.distcp")).write_bytes(b"")
 
     state = _fresh()
@@ -126,7 +126,7 @@ def test_damaged_newest_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 def test_unreadable_newest_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     _, checkpointer = _saved(tmp_path, 2)
-    checkpointer.close(2)
+    checkpointer.close()
     metadata = folder.final_path(tmp_path, 2) / ".metadata"
     metadata.write_bytes(b"\0" * metadata.stat().st_size)
 
@@ -136,7 +136,7 @@ def test_unreadable_newest_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureF
 
 def test_checkpoints_of_another_model_are_no_reason_to_start_from_nothing(tmp_path: Path):
     _, checkpointer = _saved(tmp_path, 1)
-    checkpointer.close(1)
+    checkpointer.close()
     with pytest.raises(Unreadable, match="none of the 1 complete checkpoints"):
         Checkpointer(tmp_path).load(_fresh(dim=64))
 
@@ -163,7 +163,7 @@ def test_failed_save_is_told_leaves_nothing_and_the_next_one_works(
 
     _step(state)
     checkpointer.save(state)
-    checkpointer.close(3)
+    checkpointer.close()
     assert _steps(tmp_path) == [3, 1]
 
 
@@ -174,4 +174,4 @@ def test_end_without_the_last_checkpoint_is_an_error(tmp_path: Path):
     with _no_space():
         checkpointer.save(state)
         with pytest.raises(Unsaved, match="the checkpoint of step 2"):
-            checkpointer.close(2)
+            checkpointer.close()

@@ -59,6 +59,9 @@ class Checkpointer:
         )
         self._flight: _Flight | None = None
         self._newest = NONE
+        # Step of the last save, however it ended, or of the checkpoint that was loaded. Unlike
+        # `newest` it is the same on all ranks at the same step.
+        self.last = NONE
         # Set by `load`: names this process group's attempts, never used again.
         self._token = ""
 
@@ -76,7 +79,7 @@ class Checkpointer:
             except CheckpointException as error:
                 log.warning("checkpoint skipped: %s: %s", checkpoint.path, error)
                 continue
-            self._newest = checkpoint.step
+            self._newest = self.last = checkpoint.step
             return self._newest
         if candidates:
             raise Unreadable(
@@ -88,14 +91,16 @@ class Checkpointer:
     def save(self, state: TrainingState) -> None:
         """Copy the state and write it in the background; waits for an earlier save to end."""
         self.finish()
+        self.last = state.step
         staged = self._stager.stage(state.state_dict())
         attempt = _Attempt(self._root, state.step, self._token, self._keep)
         self._flight = _Flight(attempt, self._group, staged)
 
     def newest(self) -> int:
-        """Step of the newest checkpoint known to be complete, or NONE. Cheap; call it each step.
+        """Step of the newest checkpoint that this rank knows to be complete, or NONE.
 
-        Logs the failure of a save once; the next save tries again.
+        Cheap, to be called each step. Ranks learn of a commit at different moments: nothing that
+        all must do alike may depend on it. Logs the failure of a save; the next one tries again.
         """
         flight = self._flight
         if flight is None or flight.is_running():
@@ -114,15 +119,15 @@ class Checkpointer:
             self._flight.join()
         return self.newest()
 
-    def close(self, step: int) -> None:
-        """Wait until the checkpoint of `step`, the last that was saved, is complete for all ranks.
+    def close(self) -> None:
+        """Wait until the last save is complete for all ranks.
 
         Raises Unsaved when it is not: what was trained since the one before would be lost.
         """
         self.finish()
         dist.barrier(self._group)
-        if self.newest() != step:
-            raise Unsaved(f"the checkpoint of step {step} in {self._root} could not be written")
+        if self.newest() != self.last:
+            raise Unsaved(f"the checkpoint of step {self.last} in {self._root} was not written")
         self._stager.close()
 
     def _agree(self) -> tuple[str, tuple[folder.Checkpoint, ...]]:

@@ -93,9 +93,9 @@ class Training:
         if self._checkpointer is None:
             return
         rtj_trainer.phase("last-save")
-        if self._checkpointer.finish() != self._state.step:
+        if self._checkpointer.last != self._state.step:
             self._checkpointer.save(self._state)
-        self._checkpointer.close(self._state.step)
+        self._checkpointer.close()
         rtj_trainer.beat(checkpoint_step=self._checkpointer.newest())
 
     def _step(self) -> torch.Tensor:
