@@ -40,11 +40,19 @@ def _shut(number: int) -> None:
     with contextlib.suppress(OSError):
         connection = socket.socket(fileno=number)
         try:
-            # A listening socket must stay: gloo ends the process when accepting fails.
-            connection.getpeername()
-            connection.shutdown(socket.SHUT_RDWR)
+            # A listening socket has no peer and must stay: gloo ends the process when accepting
+            # fails. So must what reached the store in the meantime, which outlives the groups.
+            if not _is_of_others(connection):
+                connection.shutdown(socket.SHUT_RDWR)
         finally:
             connection.detach()
+
+
+def _is_of_others(connection: socket.socket) -> bool:
+    if connection.family not in (socket.AF_INET, socket.AF_INET6):
+        return True
+    ports = (connection.getpeername()[1], connection.getsockname()[1])
+    return int(os.environ.get("MASTER_PORT", "0")) in ports
 
 
 def _sockets() -> dict[int, int]:

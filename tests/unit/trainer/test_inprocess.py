@@ -57,6 +57,12 @@ def test_timeouts_are_in_the_order_that_nvrx_demands(device: str):
         assert timeouts.process_group > timeouts.hard
 
 
+def _connected() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        return client, server.accept()[0]
+
+
 def test_sever_ends_tracked_connections_and_no_others():
     with socket.create_server(("127.0.0.1", 0)) as untracked_server:
         before = socket.create_connection(untracked_server.getsockname())
@@ -76,9 +82,28 @@ def test_sever_ends_tracked_connections_and_no_others():
             one.close()
 
 
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_sever_spares_connections_with_the_store(monkeypatch: pytest.MonkeyPatch, end: str):
+    with socket.create_server(("127.0.0.1", 0)) as store:
+        monkeypatch.setenv("MASTER_PORT", str(store.getsockname()[1]))
+        if end == "client":
+            with gloo.tracked():
+                client = socket.create_connection(store.getsockname())
+            accepted, _ = store.accept()
+        else:
+            client = socket.create_connection(store.getsockname())
+            with gloo.tracked():
+                accepted, _ = store.accept()
+        gloo.sever()
+        accepted.sendall(b"x")
+        assert client.recv(1) == b"x"
+        client.close()
+        accepted.close()
+
+
 def test_sever_spares_a_descriptor_that_is_something_else_now():
     with gloo.tracked():
-        left, right = socket.socketpair()
+        left, right = _connected()
     number = left.fileno()
     left.close()
     right.close()
@@ -93,9 +118,19 @@ def test_sever_spares_a_descriptor_that_is_something_else_now():
         accepted.close()
 
 
-def test_sever_bears_a_connection_that_is_closed_meanwhile(monkeypatch: pytest.MonkeyPatch):
+def test_sever_spares_what_is_no_network_connection():
     with gloo.tracked():
         left, right = socket.socketpair()
+    gloo.sever()
+    left.sendall(b"x")
+    assert right.recv(1) == b"x"
+    left.close()
+    right.close()
+
+
+def test_sever_bears_a_connection_that_is_closed_meanwhile(monkeypatch: pytest.MonkeyPatch):
+    with gloo.tracked():
+        left, right = _connected()
     stale = gloo._sockets()
     left.close()
     monkeypatch.setattr(gloo, "_sockets", lambda: stale)
