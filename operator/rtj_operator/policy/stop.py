@@ -71,7 +71,10 @@ def leave(plan: Plan) -> Plan:
 
 
 def _nothing_to_save(plan: Plan) -> bool:
+    """Ranks have left, or never trained, or have nobody who could lead them out."""
     view = plan.view
+    if not runs(plan.coordinator):
+        return True
     if view is not None and view.run == plan.status.run:
         return view.outcome.state in ("saved", "stopped") or (
             plan.live_view is not None and view.ranks_training == 0 and view.step < 0

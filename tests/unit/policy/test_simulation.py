@@ -126,7 +126,7 @@ def test_a_broken_program_ends_in_a_named_failure(
 ) -> None:
     world = World(spec(), machines=9)
     run(world, events)
-    world.broken = True
+    world.program.broken = True
     settle(world)
     world.advance(1.0)
     world.reconcile()
@@ -203,7 +203,7 @@ def test_a_suspension_at_any_moment_leaves_no_pod_and_a_resume_trains_on(
     world = World(spec(), machines=12)
     run(world, events)
     world.spec = spec(suspend=True)
-    for _ in range(40):
+    for _ in range(60):
         world.reconcile(keep=lambda n: n // 2)
         world.advance(2.0)
         world.reconcile()

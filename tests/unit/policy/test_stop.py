@@ -155,6 +155,12 @@ def test_suspend(view: dict[str, Any], want_phase: Phase, want_stop: str) -> Non
         assert build.told(decision) == [EventReason.SUSPENDED]
 
 
+def test_without_a_coordinator_nobody_is_waited_for() -> None:
+    pods = (build.pod(0), build.pod(1), build.coordinator(phase="Failed"))
+    decision = decide(build.running(build.spec(suspend=True), pods=pods))
+    assert decision.status.phase is Phase.SUSPENDED
+
+
 def test_ranks_that_do_not_leave_are_left_behind_after_the_grace() -> None:
     suspend = build.spec(
         suspend=True, template={"spec": {"terminationGracePeriodSeconds": 30, "containers": []}}

@@ -6,35 +6,18 @@ are recovered from) and leaves out everything else.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, replace
 
-from rtj_api.messages import FaultReport, JobDirective, JobView, Outcome, WorkerView
 from rtj_api.spec import ResilientTrainingJobSpec
 from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.decision import CreatePod, Decision, DeletePod, EmitEvent, SendDirective
 from rtj_operator.policy.observation import NodeObservation, Observation, PodObservation
 from tests.unit.policy.build import CPU, JOB, NOW, job, node
+from tests.unit.policy.gang import RESTART_SECONDS, Coordinator, Pod, Program
 
 UNREADY_AFTER_SECONDS = 40.0
 START_SECONDS = 3.0
-RESTART_SECONDS = 2.0
-
-
-@dataclass
-class Pod:
-    """A pod as the API server and, if its node lives, the kubelet have it."""
-
-    name: str
-    uid: str
-    role: Literal["worker", "coordinator"]
-    slot: int
-    incarnation: int
-    since: float
-    phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"] = "Pending"
-    deleting: bool = False
-    node: str = ""
 
 
 @dataclass
@@ -43,31 +26,6 @@ class Machine:
 
     name: str
     dead_since: float | None = None
-
-
-@dataclass
-class Coordinator:
-    """What a coordinator pod knows; gone with it."""
-
-    incarnation: int
-    directive: JobDirective | None = None
-    run: int = 0
-    round: int = -1
-    control: bool = True
-    seats: dict[int, str] = field(default_factory=dict[int, str])
-    met: dict[str, Pod] = field(default_factory=dict[str, Pod])
-    lost: set[str] = field(default_factory=set[str])
-    # Those whose launcher ended: given no position any more.
-    spent: set[str] = field(default_factory=set[str])
-    faults: list[FaultReport] = field(default_factory=list[FaultReport])
-    # Reports ever made; the list keeps the newest 64.
-    number: int = 0
-    step: float = -1.0
-    highest: int = -1
-    ready_at: float = 0.0
-    restart: int = 0
-    finished: bool = False
-    saved: bool = False
 
 
 class World:
@@ -81,13 +39,7 @@ class World:
         self.pods: dict[str, Pod] = {}
         self.used: set[str] = set()
         self.coordinator: Coordinator | None = None
-        self.checkpoint = 0
-        self.steps = steps
-        # The program fails before its next step, whatever is restarted.
-        self.broken = False
-        # Ranks live but make no step (until the gang is restarted in full).
-        self.stuck = False
-        self.directed = False
+        self.program = Program(steps)
         self.writes = 0
         self._uids = 0
 
@@ -95,7 +47,7 @@ class World:
 
     def observe(self) -> Observation:
         """The snapshot that the operator would take now."""
-        view = self._view()
+        view = self.coordinator.view() if self.coordinator else None
         return Observation(
             now=self.now,
             job=job(self.spec, self.status),
@@ -170,7 +122,8 @@ class World:
             seconds -= passed
             self._kubelets()
             if self.coordinator is not None:
-                self._coordinate(self.coordinator, passed)
+                living = {pod.uid: pod for pod in self.pods.values() if self._lives(pod)}
+                self.coordinator.advance(self.now, passed, living, self.program)
 
     def _kubelets(self) -> None:
         for pod in list(self.pods.values()):
@@ -214,128 +167,28 @@ class World:
             and self.machines[pod.node].dead_since is None
         )
 
-    # --- coordinator and ranks ---
-
-    def _coordinate(self, c: Coordinator, passed: float) -> None:
-        directive = c.directive
-        if directive is None or c.finished:
-            return
-        if directive.stop != "none":
-            c.saved = True
-            return
-        if directive.run > c.run:
-            c.run, c.round, c.seats, c.control = directive.run, 0, {}, True
-            c.step, c.ready_at = -1.0, self.now + RESTART_SECONDS
-            self.stuck = False
-        members = self._members(c, directive)
-        vacated = self._lose(c, directive, members)
-        filled = self._fill(c, directive, members)
-        if vacated or filled or directive.restart > c.restart:
-            c.restart = directive.restart
-            self._new_round(c)
-        self._train(c, directive, passed)
-
-    def _members(self, c: Coordinator, directive: JobDirective) -> dict[str, Pod]:
-        members = {
-            pod.uid: pod
-            for pod in self.pods.values()
-            if pod.uid in directive.pods and pod.uid not in directive.excluded and self._lives(pod)
-        }
-        c.met |= members
-        return members
-
-    def _lose(self, c: Coordinator, directive: JobDirective, members: dict[str, Pod]) -> bool:
-        vacated = False
-        for uid, pod in c.met.items():
-            if uid in members or uid in c.lost:
-                continue
-            c.lost.add(uid)
-            position = next((p for p, holder in c.seats.items() if holder == uid), -1)
-            if position >= 0:
-                del c.seats[position]
-                vacated = True
-            if uid in directive.pods and uid not in directive.excluded:
-                self.report("worker", pod, position)
-        return vacated
-
-    def _fill(self, c: Coordinator, directive: JobDirective, members: dict[str, Pod]) -> bool:
-        taken = {*c.seats.values(), *c.spent}
-        free = sorted(set(members) - taken, key=lambda uid: members[uid].slot)
-        vacant = [p for p in range(directive.nodes) if p not in c.seats]
-        for position, uid in zip(vacant, free, strict=False):
-            c.seats[position] = uid
-        return bool(vacant and free)
-
-    def _new_round(self, c: Coordinator) -> None:
-        c.round += 1
-        c.step, c.ready_at = -1.0, self.now + RESTART_SECONDS
-        self.stuck = False
-
-    def _train(self, c: Coordinator, directive: JobDirective, passed: float) -> None:
-        whole = len(c.seats) == directive.nodes and c.control
-        if not whole or self.now < c.ready_at or self.stuck:
-            return
-        if self.broken:
-            self.report("exit", c.met[c.seats[0]], 0)
-            self._new_round(c)
-            return
-        if c.step < 0:
-            c.step = float(self.checkpoint)
-            c.faults = [_resumed(f, self.checkpoint) for f in c.faults]
-            return
-        c.step += passed
-        c.highest = max(c.highest, int(c.step))
-        self.checkpoint = max(self.checkpoint, int(c.step) // 20 * 20)
-        c.faults = [_recovered(f, c.highest, self.now) for f in c.faults]
-        c.finished = c.step >= self.steps
-
-    def report(self, kind: str, pod: Pod | None, position: int) -> None:
-        """One more fault that the coordinator tells of."""
-        c = self.coordinator
-        if c is None:
-            return
-        c.number += 1
-        spare = kind == "worker" and position < 0
-        fault = FaultReport(
-            number=c.number,
-            kind=kind,  # pyright: ignore[reportArgumentType]
-            run=c.run,
-            round=c.round,
-            slot=pod.slot if pod else -1,
-            incarnation=pod.incarnation if pod else -1,
-            pod_uid=pod.uid if pod else "",
-            position=position,
-            rank=position * 2 if position >= 0 else -1,
-            exit_code=1 if kind == "exit" else None,
-            step=c.highest,
-            detected_unix=self.now,
-            detected_seconds=0.5,
-            recovered_seconds=0.0 if spare else None,
-        )
-        c.faults = [*c.faults, fault][-64:]
-
     # --- faults on purpose; each does nothing where it cannot happen ---
 
     def raise_exception(self, position: int) -> None:
         """In a rank; NVRx restarts in process."""
         c = self.coordinator
         if c is not None and position in c.seats and c.step >= 0:
-            self.report("exception", c.met[c.seats[position]], position)
+            c.report("exception", c.met[c.seats[position]], position)
             c.ready_at = self.now + RESTART_SECONDS
-            c.step = float(self.checkpoint)
+            c.step = float(self.program.checkpoint)
 
     def kill_process(self, position: int) -> None:
         """A training process; the launcher restarts in job."""
         c = self.coordinator
         if c is not None and position in c.seats and c.step >= 0:
-            self.report("exit", c.met[c.seats[position]], position)
-            self._new_round(c)
+            c.report("exit", c.met[c.seats[position]], position)
+            c.new_round(self.program)
 
     def kill_launcher(self, position: int) -> None:
         """ft_launcher of a position; its pod lives on."""
         c = self.coordinator
         if c is not None and position in c.seats:
-            self.report("launcher", c.met[c.seats[position]], position)
+            c.report("launcher", c.met[c.seats[position]], position)
             c.spent.add(c.seats.pop(position))
 
     def kill_control(self, _: int) -> None:
@@ -343,14 +196,14 @@ class World:
         c = self.coordinator
         if c is not None and c.control and c.run:
             c.control = False
-            self.report("control", None, -1)
+            c.report("control", None, -1)
 
     def hang(self, _: int) -> None:
         """All ranks live and stand still; told when the rank timeout is over."""
         c = self.coordinator
         if c is not None and c.step >= 0:
-            self.stuck = True
-            self.report("hang", None, -1)
+            self.program.stuck = True
+            c.report("hang", None, -1)
 
     def kill_pod(self, index: int) -> None:
         """Containers of any pod end."""
@@ -371,44 +224,12 @@ class World:
         if len(alive) > self.spec.nodes + 1:
             alive[index % len(alive)].dead_since = self.now
 
-    def break_program(self, _: int) -> None:
-        """From now on every round fails before its first new step."""
-        self.broken = True
-
     # --- seen from outside ---
 
     def _node(self, machine: Machine) -> NodeObservation:
         dead = machine.dead_since
         late = dead is not None and self.now - dead > UNREADY_AFTER_SECONDS
         return node(machine.name, ready="Unknown" if late else "True")
-
-    def _view(self) -> JobView | None:
-        c = self.coordinator
-        if c is None:
-            return None
-        place = {uid: position for position, uid in c.seats.items()}
-        workers = tuple(
-            WorkerView(
-                slot=pod.slot,
-                incarnation=pod.incarnation,
-                pod_uid=uid,
-                connected=uid not in c.lost,
-                position=place.get(uid, -1),
-            )
-            for uid, pod in c.met.items()
-        )
-        return JobView(
-            coordinator_incarnation=c.incarnation,
-            run=c.run,
-            round=c.round,
-            control="running" if c.control else "dead",
-            workers=workers,
-            step=int(c.step),
-            highest_step=c.highest,
-            ranks_training=len(c.seats) * 2 if c.step >= 0 else 0,
-            faults=tuple(c.faults),
-            outcome=_outcome(c),
-        )
 
 
 def effects(decision: Decision) -> list[object]:
@@ -418,12 +239,6 @@ def effects(decision: Decision) -> list[object]:
 
 def _holds(pod: Pod) -> bool:
     return bool(pod.node) and pod.phase not in ("Failed", "Succeeded")
-
-
-def _outcome(c: Coordinator) -> Outcome:
-    if c.finished:
-        return Outcome(state="succeeded")
-    return Outcome(state="saved") if c.saved else Outcome()
 
 
 def _observed(pod: Pod) -> PodObservation:
@@ -439,21 +254,3 @@ def _observed(pod: Pod) -> PodObservation:
         node=pod.node,
         unschedulable="" if pod.node else "no node is free",
     )
-
-
-def _resumed(fault: FaultReport, step: int) -> FaultReport:
-    if fault.resumed_step >= 0:
-        return fault
-    return _changed(fault, resumed_step=min(step, max(0, fault.step)))
-
-
-def _recovered(fault: FaultReport, highest: int, now: float) -> FaultReport:
-    if fault.recovered_seconds is not None or highest <= fault.step:
-        return fault
-    return _changed(fault, recovered_seconds=now - fault.detected_unix)
-
-
-def _changed(fault: FaultReport, **fields: object) -> FaultReport:
-    from msgspec.structs import replace as with_fields
-
-    return with_fields(fault, **fields)
