@@ -9,8 +9,6 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
-
 from rtj_api.messages import (
     MAX_FRAME_VIEW_BYTES,
     MAX_FRAME_WORKER_BYTES,
@@ -203,6 +201,7 @@ def _wishes(core: Core) -> tuple[object, ...]:
         core.control_request,
         core.control.running,
         core.ledger.number,
+        [incident.recovered for incident in core.ledger.incidents],
         core.outcome,
     )
 
@@ -216,13 +215,13 @@ async def keep_memory(core: Core, folder: Path, settled: Wake) -> None:
             woken.clear()
             current = core.memory()
             late = time.monotonic() - saved_at > _SAVE_SECONDS
-            if current != saved and (
-                late or _without_progress(current) != _without_progress(saved)
-            ):
+            if current != saved and (late or _milestones(current) != _milestones(saved)):
                 saved, saved_at = current, time.monotonic()
                 await asyncio.to_thread(memory.save, folder, saved)
             await wait(woken, _SAVE_SECONDS)
 
 
-def _without_progress(kept: memory.Memory) -> memory.Memory:
-    return replace(kept, highest_step=-1, checkpoint_step=-1, incidents=())
+def _milestones(kept: memory.Memory) -> tuple[object, ...]:
+    """What is not to be lost even if this process ends now."""
+    recovered = [incident.recovered for incident in kept.incidents]
+    return kept.directive, kept.counts, kept.fault_number, kept.outcome, recovered
