@@ -44,6 +44,7 @@ _REFUSED_SECONDS: Final = (1.0, 2.0)
 _GAP_SECONDS: Final = 0.1
 # Beat intervals without any frame from the coordinator after which the link connects anew.
 _SILENT_INTERVALS: Final = 5
+_COMPLAIN_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -73,6 +74,7 @@ class Link:
         self._sent = asyncio.Event()
         self._interval = 1.0
         self._leased = float("-inf")
+        self._complaint, self._complained = "", float("-inf")
         self._url = f"ws://{config.coordinator_host}:{config.worker_port}{names.WORKER_SOCKET_PATH}"
 
     @property
@@ -107,16 +109,23 @@ class Link:
                     await self._serve_once(session)
                 except WasRefused as refusal:
                     self._metrics.refusals.inc()
-                    _log.warning("%s: %s", self._url, refusal)
+                    self._complain(str(refusal))
                     wait = random.uniform(*_REFUSED_SECONDS)
                 except (LinkError, aiohttp.ClientError, OSError, TimeoutError) as error:
-                    _log.info("%s: %r; trying again", self._url, error)
+                    self._complain(str(error) or type(error).__name__)
                 except Exception:
                     # Training goes on without the coordinator, and without whatever this was.
                     _log.exception("%s: trying again", self._url)
                 served = time.monotonic() - started > _HANDSHAKE_SECONDS
                 backoff = _BACKOFF_MIN_SECONDS if served else min(backoff * 2, _BACKOFF_MAX_SECONDS)
                 await asyncio.sleep(wait)
+
+    def _complain(self, text: str) -> None:
+        """Say once a minute, or when it is another, why there is no connection."""
+        now = time.monotonic()
+        if text != self._complaint or now - self._complained > _COMPLAIN_SECONDS:
+            _log.warning("%s: %s; trying again", self._url, text)
+            self._complaint, self._complained = text, now
 
     async def _serve_once(self, session: aiohttp.ClientSession) -> None:
         async with asyncio.timeout(CONNECT_SECONDS):

@@ -1,6 +1,6 @@
 """Entry point of the agent, PID 1 of a worker pod.
 
-The kernel drops signals that PID 1 has no handler for, so SIGTERM gets one before anything heavy is
+The kernel drops signals that PID 1 has no handler for, so SIGTERM gets one before anything is
 imported; from then on the pod can be stopped at any moment.
 """
 
@@ -19,6 +19,9 @@ def main() -> NoReturn:
     """Run the agent with the training command in the arguments; exits with its code."""
     signal.signal(signal.SIGTERM, _end_at_once)
     signal.signal(signal.SIGINT, _end_at_once)
+    # A blocked signal waits where an ignored one is lost: `env --block-signal=TERM` before this
+    # program's name leaves no moment in which the pod cannot be stopped.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     sys.exit(_run(sys.argv[1:]))
 
 
@@ -31,13 +34,13 @@ def _run(arguments: list[str]) -> int:
     import asyncio
     import logging
 
-    from rtj_trainer.agent import config, processes
+    from rtj_trainer.agent import config
 
     logging.basicConfig(
         level=os.environ.get("RTJ_LOG_LEVEL", "INFO").upper(),
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    processes.adopt_orphans()
+    prctl.adopt_orphans()
     try:
         settings = config.from_process(arguments)
         return asyncio.run(_work(settings))

@@ -6,7 +6,6 @@ a question with an answer, which it must have before the next launch may start.
 """
 
 import asyncio
-import ctypes
 import os
 import signal
 import time
@@ -15,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_PR_SET_CHILD_SUBREAPER: Final = 36
 _POLL_SECONDS: Final = 0.01
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +28,6 @@ class Process:
 
 
 Table = dict[int, Process]
-
-
-def adopt_orphans() -> None:
-    """Become the parent of orphaned descendants, as PID 1 is anyway."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def snapshot() -> Table:
