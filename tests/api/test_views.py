@@ -6,10 +6,11 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from rtj_api import auth
-from rtj_api.messages import FaultReport, JobView, LauncherState, WorkerView
+from rtj_api.messages import FaultReport, JobView, LauncherState, Outcome, WorkerView
 from tests.api.conftest import LEASE
 from tests.api.support import audit
 from tests.api.support.api import Api, until
@@ -18,7 +19,7 @@ from tests.api.support.jobs import job, jobs
 from tests.api.support.kubelet import Kubelet
 from tests.api.support.process import OperatorProcess
 from tests.api.support.server import ApiServer
-from tests.api.support.waits import all_pods, passes, pod_names, status
+from tests.api.support.waits import all_pods, passes, pod_names, pods, status
 
 _hosts = itertools.count(1)
 
@@ -215,3 +216,27 @@ async def test_training_that_goes_well_writes_one_progress_and_nothing_else(
         written = audit.writes(prepared.audit_log, namespace)[before:]
         assert len(written) <= 1 + minutes, written
         assert operator.rss_mb() <= 120
+
+
+@pytest.mark.usefixtures("operator")
+async def test_finished_training_completes_the_job_and_the_coordinator_goes_last(
+    api: Api, namespace: str, kubelet: Kubelet, master_key: bytes
+) -> None:
+    async with running_job(api, namespace, kubelet, master_key) as scene:
+        await scene.directed()
+        await scene.coordinator.tell(scene.view(step=10))
+        await scene.reaches("Running")
+        finished = msgspec.structs.replace(
+            scene.view(step=20), outcome=Outcome(state="succeeded"), ranks_training=0
+        )
+        await scene.coordinator.tell(finished)
+        await scene.reaches("Complete")
+
+        async def told_to_end() -> bool:
+            return scene.coordinator.directives[-1].stop == "now"
+
+        await until("the workers are told to end", told_to_end)
+        for slot in range(2):
+            await kubelet.end(f"a-worker-{slot}-0", 0)
+        await kubelet.confirm_when_deleted("a-coordinator-0")
+        assert set(await pods(api, namespace)) == {"a-worker-0-0", "a-worker-1-0"}

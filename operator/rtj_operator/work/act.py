@@ -7,7 +7,7 @@ refuses is remembered for a condition and tried again later, without using any b
 import asyncio
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,8 +47,8 @@ from rtj_operator.work.views import Views
 
 log = logging.getLogger(__name__)
 
-# Creates under way at once, over all jobs.
-CREATES_MAX: Final = 16
+# Creations and deletions of pods under way at once, over all jobs.
+WRITES_MAX: Final = 16
 # What a Refusal of one of the few children besides pods is called; the server's words name it.
 CHILD: Final = "Child"
 
@@ -81,7 +81,7 @@ class Actor:
         self._children = children
         self._views = views
         self._events = events
-        self._creates = asyncio.Semaphore(CREATES_MAX)
+        self._bound = asyncio.Semaphore(WRITES_MAX)
 
     async def act(
         self, job: JobObservation, memory: JobMemory, actions: Sequence[Action]
@@ -106,13 +106,12 @@ class Actor:
         return memory.retry_seconds
 
     async def _some(self, scene: _Scene, actions: Sequence[Action]) -> None:
-        """One action, or several creations of pods at once."""
+        """One action, or several creations or deletions of pods at once."""
         pods = [action for action in actions if isinstance(action, CreatePod)]
         if pods:
             await self._create_pods(scene, pods)
         else:
-            for action in actions:
-                await self._one(scene, action)
+            await _together(self._one(scene, action) for action in actions)
 
     async def _one(self, scene: _Scene, action: Action) -> None:
         job = scene.job
@@ -151,10 +150,7 @@ class Actor:
         first, *rest = actions
         if not await self._create_pod(scene, first):
             return
-        attempts = (self._create_pod(scene, action) for action in rest)
-        for result in await asyncio.gather(*attempts, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
+        await _together(self._create_pod(scene, action) for action in rest)
 
     async def _create_pod(self, scene: _Scene, action: CreatePod) -> bool:
         """Whether the pod is there now."""
@@ -165,7 +161,7 @@ class Actor:
         if scene.memory.waits(f"{PODS.kind}/{name}"):
             return False
         try:
-            async with self._creates:
+            async with self._bound:
                 pod = await self._client.create(PODS, scene.job.namespace, manifest)
         except AlreadyExists:
             return await self._is_there(scene, name)
@@ -206,9 +202,10 @@ class Actor:
         if known.metadata.deleting and not action.force:
             return
         try:
-            left = await self._client.delete(
-                PODS, job.namespace, action.name, uid=action.uid, grace_seconds=grace
-            )
+            async with self._bound:
+                left = await self._client.delete(
+                    PODS, job.namespace, action.name, uid=action.uid, grace_seconds=grace
+                )
         except (NotFound, Conflict):
             left = None
         log.info("deleted pod %s%s", action.name, " by force" if action.force else "")
@@ -230,8 +227,15 @@ class Actor:
 
 
 def _batch(action: Action) -> object:
-    """Neighbours of the same batch are carried out together: creations of pods only."""
-    return CreatePod if isinstance(action, CreatePod) else id(action)
+    """Neighbours of the same batch are carried out together: those that make or delete pods."""
+    return type(action) if isinstance(action, CreatePod | DeletePod) else id(action)
+
+
+async def _together(attempts: Iterable[Awaitable[object]]) -> None:
+    """All of them to their end, then the first failure is raised."""
+    for result in await asyncio.gather(*attempts, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
 
 
 def _manifest(job: JobRef, spec: ResilientTrainingJobSpec, action: CreatePod) -> Manifest:

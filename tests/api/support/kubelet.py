@@ -6,7 +6,7 @@ The API server is real; what is played is who reports to it.
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.api.support.api import Api, Json
+from tests.api.support.api import Api, Json, until
 from tests.api.support.jobs import core
 
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -83,9 +83,16 @@ class Kubelet:
         phase = "Failed" if exit_code else "Succeeded"
         await self._report(found, phase, ended, found["status"].get("podIP", ""), "False")
 
-    async def confirm(self, pod: str) -> None:
-        """End a terminating pod for good, as a kubelet does when its containers are gone."""
-        await self._api.delete(core(self._namespace, "pods", pod), grace_seconds=0)
+    async def confirm_when_deleted(self, pod: str) -> None:
+        """Wait until the pod's deletion is asked for, then end it for good, as a kubelet does when
+        its containers are gone."""
+        path = core(self._namespace, "pods", pod)
+
+        async def terminating() -> bool:
+            return "deletionTimestamp" in (await self._api.get(path))["metadata"]
+
+        await until(f"pod {pod} is being deleted", terminating)
+        await self._api.delete(path, grace_seconds=0)
 
     async def _report(self, pod: Json, phase: str, state: Json, address: str, ready: str) -> None:
         statuses: list[dict[str, Any]] = [

@@ -22,9 +22,15 @@ STOP_SECONDS = 30
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    """A port that nobody listens on now, below those that the kernel gives to outgoing
+    connections: one of these may be taken again at any moment."""
+    while True:
+        port = secrets.SystemRandom().randrange(10_000, 32_000)
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
 
 
 def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
