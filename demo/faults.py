@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from localcluster.cluster import Cluster
-
 from demo.kube import Kube
+from localcluster.cluster import Cluster
 from rtj_api import names
 
 
@@ -66,7 +65,7 @@ def raise_exception(kube: Kube, job: str, rank: int) -> Injected:
 def kill_process(kube: Kube, job: str, rank: int) -> Injected:
     """kill -9 of the rank's process, from outside it."""
     process = rank_of(kube, job, rank)
-    now = _exec(kube, process.pod, "kill", "-9", str(process.pid))
+    now = _exec(kube, process.pod, "sh", "-c", f"kill -9 {process.pid}")
     return Injected("process-killed", now, f"rank {rank} ({process.pod})")
 
 
@@ -83,13 +82,10 @@ def kill_control(kube: Kube, job: str) -> Injected:
     pods = kube.pods(job)
     pod = next(p for p in pods if p.metadata.labels[names.LABEL_ROLE] == names.ROLE_COORDINATOR)
     script = (
-        "import os,pathlib,signal\n"
-        "for p in pathlib.Path('/proc').glob('[0-9]*/cmdline'):\n"
-        "    if 'nvrx.control' in p.read_text() or 'nvrx-control' in p.read_text():\n"
-        "        os.kill(int(p.parent.name), signal.SIGKILL)\n"
+        "for p in /proc/[0-9]*; do "
+        '[ "$(cat $p/comm)" = nvrx-control ] && kill -9 ${p#/proc/} && exit; done; exit 1'
     )
-    command = ("python", "-c", script)
-    now = _exec(kube, pod.metadata.name, *command, container=names.CONTAINER_CONTROL)
+    now = _exec(kube, pod.metadata.name, "sh", "-c", script, container=names.CONTAINER_CONTROL)
     return Injected("control-killed", now, pod.metadata.name)
 
 

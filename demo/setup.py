@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from localcluster.cluster import Cluster
-
 from demo.kube import Kube
+from localcluster.cluster import Cluster
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "charts" / "resilient-training-operator"
@@ -30,3 +29,5 @@ def install_storage(kube: Kube, cluster: Cluster) -> None:
     kube.kubectl(
         "apply", "-f", "-", stdin=manifest.replace("/var/lib/rtj-demo", str(cluster.shared_dir))
     )
+    bound = "--for=jsonpath={.status.phase}=Bound"
+    kube.kubectl("wait", "pvc/demo-checkpoints", bound, "--timeout=60s")

@@ -47,7 +47,7 @@ def test_a_restarted_coordinator_container_does_not_disturb_training(kube: Kube,
     watch = start(jobs.demo_job("calmly", steps=1000))
     watch.wait_step(3, 90)
     pod = names.coordinator_pod("calmly", 0)
-    kube.kubectl("exec", pod, "-c", names.CONTAINER_COORDINATOR, "--", "kill", "-TERM", "1")
+    kube.kubectl("exec", pod, "-c", names.CONTAINER_COORDINATOR, "--", "sh", "-c", "kill -TERM 1")
     watch.wait_step(watch.highest_step + 20, 60)
     assert len({step.life for step in watch.sorted_steps()}) == 1
     assert watch.status["restarts"]["summary"] == "0/0/0/0/0"

@@ -12,7 +12,6 @@ script changes just before. RTJ_WARM=0 turns all this off.
 import array
 import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -33,8 +32,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
 
+from rtj_trainer import prctl
+
 log = logging.getLogger(__name__)
 
+_AUTO: Final = "rtj_trainer.auto"
 # What training scripts import. A missing one is left out.
 MODULES: Final = (
     "torch._dynamo",  # the first optimizer imports it
@@ -45,16 +47,14 @@ MODULES: Final = (
     "nvidia_resiliency_ext.inprocess",
     "rtj_trainer.inprocess",
     "rtj_trainer.checkpoint.saver",
+    _AUTO,
 )
 _ENV_OFF: Final = "RTJ_WARM"
-_PR_SET_PDEATHSIG: Final = 1
-_PR_SET_NAME: Final = 15
 _MAX_REQUEST_BYTES: Final = 1024 * 1024
 _START_TIMEOUT_SECONDS: Final = 30.0
 _SESSION_SECONDS: Final = 5.0
 _SESSION_POLL_SECONDS: Final = 0.001
 _INT: Final = struct.Struct("i")
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NotWarm(Exception):
@@ -281,8 +281,10 @@ def _be_rank(data: bytes, streams: tuple[int, int], server: int) -> NoReturn:
         os.environ.update(env)
         os.chdir(folder)
         # The command line still says launcher; `ps` and `top` show this.
-        _libc.prctl(_PR_SET_NAME, f"rank-{env.get('RANK', '')}".encode(), 0, 0, 0)
+        prctl.set_name(f"rank-{env.get('RANK', '')}")
         _seed_again()
+        if _AUTO in sys.modules:
+            sys.modules[_AUTO].install()
         code = _run(Program(tuple(argv), is_module))
     except BaseException:
         traceback.print_exc()
@@ -332,6 +334,6 @@ def _seed_again() -> None:
 
 
 def _die_with(parent: int) -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    prctl.die_with_parent()
     if os.getppid() != parent:
         os._exit(1)

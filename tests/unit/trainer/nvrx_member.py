@@ -14,6 +14,7 @@ from nvidia_resiliency_ext.fault_tolerance.ft_rendezvous_barrier import (
 )
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
+from rtj_trainer import prctl
 from rtj_trainer.nvrx import patches
 
 
@@ -35,7 +36,7 @@ def main() -> None:
         _, group_rank, address = line.split()
         pid = os.fork()
         if pid == 0:
-            patches.die_with_parent()
+            prctl.die_with_parent()
             os.environ["GROUP_RANK"] = group_rank
             join(port, rendezvous_id, nodes, address)
         print(f"forked {group_rank} {pid}", flush=True)

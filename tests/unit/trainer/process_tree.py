@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 
+from rtj_trainer import prctl
 from rtj_trainer.agent import processes
 
 
@@ -60,7 +61,7 @@ async def _kill_and_look(
 
 
 def _agent() -> None:
-    processes.adopt_orphans()
+    prctl.adopt_orphans()
     spared, dying = _start("parent", "live"), _start("parent", "die")
     below_spared, orphan = _read_number(spared), _read_number(dying)
     dying.wait()

@@ -34,6 +34,7 @@ def _run(arguments: list[str]) -> int:
     import asyncio
     import logging
 
+    from rtj_trainer import prctl
     from rtj_trainer.agent import config
 
     logging.basicConfig(

@@ -4,7 +4,19 @@ import sys
 
 from rtj_trainer.beats import BeatReader, BeatRecord, shm_dir
 
-HEADER = tuple("RANK LOCAL PID ROUND STEP PHASE AGE CHECKPOINT RESTARTS STATE".split())
+WORDS = "RANK LOCAL PID ROUND STEP PHASE AGE CHECKPOINT RESTARTS STATE"
+HEADER = tuple(WORDS.split())
+    "RANK",
+    "LOCAL",
+    "PID",
+    "ROUND",
+    "STEP",
+    "PHASE",
+    "AGE",
+    "CHECKPOINT",
+    "RESTARTS",
+    "STATE",
+)
 
 
 def row(record: BeatRecord) -> tuple[str, ...]:

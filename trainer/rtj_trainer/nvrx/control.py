@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 
+from rtj_trainer import prctl
 from rtj_trainer.nvrx import patches
 
 _CLOSE_POLL_SECONDS: Final = 0.1
@@ -80,7 +81,7 @@ def arguments(nodes: int, rendezvous_id: str, store_port: int) -> tuple[str, ...
 def main() -> None:
     """Import, report, then fork per order until standard input ends."""
     parent = os.getppid()
-    patches.die_with_parent()
+    prctl.die_with_parent()
     if os.getppid() != parent:
         sys.exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -113,7 +114,8 @@ def _serve(run: Any, order: ControlOrder, notes: int) -> None:
 
 
 def _become_control(run: Any, order: ControlOrder, notes: int, parent: int) -> NoReturn:
-    patches.die_with_parent()
+    prctl.die_with_parent()
+    prctl.set_name("nvrx-control")
     if os.getppid() != parent:
         os._exit(1)
     os.close(notes)

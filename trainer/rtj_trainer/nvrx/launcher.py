@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rtj_api import names
-from rtj_trainer import warm
+from rtj_trainer import prctl, warm
 from rtj_trainer.nvrx import patches
 from rtj_trainer.nvrx.launcher_events import (
     ENV_AGENT_PID,
@@ -36,7 +36,7 @@ from rtj_trainer.nvrx.launcher_events import (
 
 def main() -> None:
     """Import, report ready, wait for the order, launch. Ends with ft_launcher's exit code."""
-    patches.die_with_parent()
+    prctl.die_with_parent()
     if os.getppid() != int(os.environ[ENV_AGENT_PID]):
         sys.exit("the agent that started this launcher is gone")
     events = EventPipe.from_env()

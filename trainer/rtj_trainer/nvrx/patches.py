@@ -6,7 +6,6 @@ first checks that it meets the version and the source it was written for, and le
 otherwise: slower is better than wrong.
 """
 
-import ctypes
 import inspect
 import logging
 import os
@@ -18,6 +17,7 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any, Final
 
+from rtj_trainer import prctl
 from rtj_trainer.warm import Forge, NotWarm, WarmProcess
 
 log = logging.getLogger(__name__)
@@ -26,19 +26,12 @@ SUPPORTED: Final = "0.7."
 _STOP_GRACE_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.05
 _JOIN_POLL_SECONDS: Final = 0.1
-_PR_SET_PDEATHSIG: Final = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 RankStdio = dict[int, tuple[int, int]]
 
 
 class Unpatched(Exception):
     """A patch does not fit what is installed."""
-
-
-def die_with_parent() -> None:
-    """Have the kernel send SIGKILL when the thread that started this process ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def shorten_waits() -> tuple[str, ...]:
@@ -159,7 +152,7 @@ def bind_workers(stdio: RankStdio, forge: Forge | None = None) -> None:
             stdout=output,
             stderr=error,
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=prctl.die_with_parent,
         )
 
     handler._popen = start  # pyright: ignore[reportAttributeAccessIssue]
