@@ -6,17 +6,6 @@ from rtj_trainer.beats import BeatReader, BeatRecord, shm_dir
 
 WORDS = "RANK LOCAL PID ROUND STEP PHASE AGE CHECKPOINT RESTARTS STATE"
 HEADER = tuple(WORDS.split())
-    "RANK",
-    "LOCAL",
-    "PID",
-    "ROUND",
-    "STEP",
-    "PHASE",
-    "AGE",
-    "CHECKPOINT",
-    "RESTARTS",
-    "STATE",
-)
 
 
 def row(record: BeatRecord) -> tuple[str, ...]:
