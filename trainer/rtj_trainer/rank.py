@@ -23,6 +23,8 @@ class Rank:
     def __init__(self, writer: BeatWriter, monitor: RankMonitor | None) -> None:
         self._writer = writer
         self._monitor = monitor
+        # The script uses the API itself.
+        self.speaks = False
 
     def beat(
         self,
@@ -67,12 +69,14 @@ class Rank:
         self._writer.update(done=not saved, saved=saved, phase="saved" if saved else "done")
 
 
-@functools.cache
 def current() -> Rank | None:
     """The rank that this process is; None outside a job."""
     in_job = names.ENV_SHM_DIR in os.environ or names.ENV_JOB_NAME in os.environ
-    if not in_job or "LOCAL_RANK" not in os.environ:
-        return None
+    return _only_rank() if in_job and "LOCAL_RANK" in os.environ else None
+
+
+@functools.cache
+def _only_rank() -> Rank:
     return Rank(BeatWriter.from_env(), RankMonitor.from_env())
 
 
@@ -87,13 +91,29 @@ def beat(
         phase: what the rank does next, 32 bytes at most.
         checkpoint_step: step of the newest checkpoint known to be complete.
     """
-    if (rank := current()) is None:
-        return
+    if (rank := current()) is not None:
+        rank.speaks = True
+        _beat(rank, step, phase, checkpoint_step)
+
+
+def beat_unasked(step: int) -> None:
+    """As `beat`, for a script that does not do it itself."""
+    if (rank := current()) is not None:
+        _beat(rank, step, None, None)
+
+
+def _beat(rank: Rank, step: int | None, phase: str | None, checkpoint_step: int | None) -> None:
     rank.beat(step, phase, checkpoint_step)
     if step is not None:
         from rtj_trainer import faults  # its command line is run with -m: not while we load
 
         faults.fire_due(step)
+
+
+def speaks_for_itself() -> bool:
+    """Whether the script itself has beaten or named a phase in this process."""
+    rank = current()
+    return rank is not None and rank.speaks
 
 
 def phase(name: str) -> None:

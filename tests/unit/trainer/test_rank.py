@@ -12,9 +12,9 @@ from rtj_trainer.beats import BeatReader, BeatRecord, request_leave
 
 @pytest.fixture(autouse=True)
 def _fresh_process():
-    rank.current.cache_clear()
+    rank._only_rank.cache_clear()
     yield
-    rank.current.cache_clear()
+    rank._only_rank.cache_clear()
 
 
 @pytest.fixture
