@@ -132,7 +132,8 @@ def _sure(plan: Plan, pod: PodObservation) -> tuple[Plan, bool]:
     if ended(pod) or pod.deleting or pod.disruption:
         if connected is None or pod.deleting or pod.disruption:
             return plan, True
-        return lasted(plan, Signal.JUDGING, pod.name, SETTLE_SECONDS)
+        sign = Signal.JUDGING_SPARE if _not_needed(plan, pod.slot) else Signal.JUDGING
+        return lasted(plan, sign, pod.name, SETTLE_SECONDS)
     if connected:
         return plan, False
     return lasted(plan, Signal.NODE_UNREADY, pod.name, UNREADY_SECONDS)

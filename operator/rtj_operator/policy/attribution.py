@@ -30,7 +30,10 @@ def summary(verdict: Verdict) -> str:
 
 
 def strike(plan: Plan, verdict: Verdict) -> tuple[Plan, bool]:
-    """Record a soft fault against its node; whether the node has as many as exclude it."""
+    """Record a soft fault against its node; whether the node has as many as exclude it.
+
+    Nodes whose faults have all left the window are forgotten.
+    """
     if verdict.fault_class not in SOFT or not verdict.node or verdict.step < 0:
         return plan, False
     settings = plan.spec.resilience.node
@@ -38,7 +41,11 @@ def strike(plan: Plan, verdict: Verdict) -> tuple[Plan, bool]:
     before = within(plan, strikes.get(verdict.node, ()), settings.window_seconds)
     times = (*before, plan.now_text)[-settings.strikes :]
     out = len(times) >= settings.strikes
-    rest = {node: t for node, t in strikes.items() if node != verdict.node}
+    rest = {
+        node: times
+        for node, times in strikes.items()
+        if node != verdict.node and within(plan, times, settings.window_seconds)
+    }
     after = rest if out else {**rest, verdict.node: times}
     return plan.write(nodes=changed(plan.status.nodes, strikes=after)), out
 

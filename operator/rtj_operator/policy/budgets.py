@@ -30,6 +30,13 @@ def spent(plan: Plan, rung: Rung) -> bool:
     return len(used) >= settings.limit
 
 
+def free_at(plan: Plan, rung: Rung) -> float:
+    """Unix seconds at which a spent rung has a recovery left again, if its limit is not 0."""
+    used = plan.status.windows.get(rung, ())
+    oldest = min(map(unix, used), default=plan.now)
+    return oldest + plan.rung_spec(rung).window_seconds + 1
+
+
 def spend(plan: Plan, rung: Rung) -> Plan:
     """The plan with one more recovery of that rung in its window."""
     settings = plan.rung_spec(rung)

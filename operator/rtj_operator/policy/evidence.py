@@ -11,6 +11,9 @@ from rtj_api.ladder import FaultClass, Rung
 from rtj_operator.policy.observation import ContainerObservation, PodObservation
 from rtj_operator.policy.plan import Plan, ended
 
+# Characters kept of what kubelet or agent say; the last ones, where errors stand.
+DETAIL_MAX: Final = 1024
+
 # Pod reasons with which a kubelet or the node's shutdown puts a pod out, none of its own fault.
 DISPLACING_REASONS: Final = frozenset(
     {"Evicted", "Preempting", "Preempted", "NodeShutdown", "Terminated", "Shutdown", "NodeLost"}
@@ -75,7 +78,7 @@ def _displaced(pod: PodObservation) -> Finding:
     return Finding(
         fault_class=FaultClass.DISPLACED,
         rung=Rung.NODE,
-        reason=f"{text}: {pod.message}" if pod.message else text,
+        reason=_with_detail(text, pod.message),
     )
 
 
@@ -88,12 +91,16 @@ def _died(pod: PodObservation) -> Finding:
         why = f"{failed.reason}, {code}" if failed.reason else code
         text = f"container {failed.name} in pod {pod.name} on node {pod.node} ended ({why})"
     detail = pod.termination.message if pod.termination else (failed.message if failed else "")
-    detail = detail or pod.message
     return Finding(
         fault_class=FaultClass.OUT_OF_MEMORY if oom else FaultClass.POD_DIED,
         rung=Rung.POD,
-        reason=f"{text}: {detail.strip()}" if detail.strip() else text,
+        reason=_with_detail(text, detail or pod.message),
     )
+
+
+def _with_detail(text: str, detail: str) -> str:
+    last = detail.strip()[-DETAIL_MAX:]
+    return f"{text}: {last}" if last else text
 
 
 def _ended_container(pod: PodObservation) -> ContainerObservation | None:

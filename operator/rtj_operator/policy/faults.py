@@ -128,7 +128,8 @@ def _judge_lost_worker(plan: Plan, report: FaultReport) -> tuple[Plan, Verdict |
     found = finding(plan, pod)
     if found is not None:
         return plan, _lost(report, pod, found)
-    plan, over = lasted(plan, Signal.JUDGING, pod.name, SETTLE_SECONDS)
+    sign = Signal.JUDGING if report.position >= 0 else Signal.JUDGING_SPARE
+    plan, over = lasted(plan, sign, pod.name, SETTLE_SECONDS)
     if not over:
         return plan, None
     plan = settled(plan, pod.name)

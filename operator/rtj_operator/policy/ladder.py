@@ -76,7 +76,8 @@ def _act(plan: Plan, verdict: Verdict, rung: Rung, *, keep: Recovery | None = No
     blameless = verdict.fault_class in attribution.BLAMELESS
     allowed = rung if blameless else _affordable(plan, verdict, rung)
     if verdict.spare and allowed.height > Rung.NODE.height:
-        return plan  # training does not need it: not worth a gang, let alone the job
+        # Training does not need it: not worth a gang, let alone the job.
+        return plan.wake_at(budgets.free_at(plan, Rung.POD))
     if allowed is Rung.FAILED:
         plan = plan.write(recovery=recovery.reserve(plan, verdict, Rung.FAILED))
         plan = _tell(plan, verdict, Rung.FAILED)

@@ -23,6 +23,7 @@ class Signal(StrEnum):
     GANG_INCOMPLETE = "GangIncomplete"  # not all workers run and are heard of
     SUSPENDING = "Suspending"  # ranks were asked to save and leave
     JUDGING = "Judging"  # a worker is lost; the cluster has not said how
+    JUDGING_SPARE = "JudgingSpare"  # the same of one that training does not need
     NODE_HEALTHY = "NodeHealthy"  # a node whose loss the cluster confirmed is ready again
     NODE_UNREADY = "NodeUnready"  # the cluster calls a worker's node not ready
 

@@ -132,3 +132,15 @@ def test_a_lost_spare_is_replaced_and_training_does_not_notice() -> None:
     assert decision.status.restarts.summary == "0/0/1/0/0"
     assert [(p.slot, p.incarnation) for p in build.actions(decision, CreatePod)] == [(2, 1)]
     assert build.actions(decision, DeletePod) == [], "its log stays readable"
+
+
+def test_a_spare_beyond_the_budget_is_left_out_until_the_window_has_passed() -> None:
+    none: dict[str, Any] = {"pod": {"limit": 0}, "node": {"limit": 0}, "gang": {"limit": 0}}
+    pods = (build.pod(0), build.pod(1), build.pod(2, phase="Failed"), build.coordinator())
+    report = build.fault("worker", slot=2, pod_uid="worker-2-0", position=-1, rank=-1)
+    view = build.view(faults=(report,))
+    decision, again = build.after(build.running(build.spec(resilience=none), pods=pods, view=view))
+    assert decision.status.phase == "Running"
+    assert build.actions(decision, CreatePod) == []
+    assert decide(again).status == decision.status
+    assert decision.wake_after_seconds is not None

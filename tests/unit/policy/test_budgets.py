@@ -51,3 +51,11 @@ def test_a_refund_undoes_spending_and_counting() -> None:
 def test_the_text_names_the_field_to_raise() -> None:
     plan = build.plan(build.running())
     assert "spec.resilience.inJob.limit" in budgets.exceeded(plan, Rung.IN_JOB)
+
+
+def test_a_spent_rung_is_free_when_its_oldest_leaves_the_window() -> None:
+    windows = {Rung.POD: (rfc3339(NOW - 50), rfc3339(NOW - 1))}
+    seen = build.running(TWO_IN_A_MINUTE, build.running_status(windows=windows))
+    plan = build.plan(seen)
+    assert budgets.spent(plan, Rung.POD)
+    assert budgets.free_at(plan, Rung.POD) == NOW + 11

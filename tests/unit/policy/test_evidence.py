@@ -88,3 +88,11 @@ def found(pod: dict[str, Any], node: dict[str, Any]) -> str | None:
 )
 def test_finding(pod: dict[str, Any], node: dict[str, Any], want: str | None) -> None:
     assert found(pod, node) == want
+
+
+def test_long_words_are_cut_to_their_end() -> None:
+    message = "x" * 5_000 + "the error"
+    text = found({"phase": "Failed", "containers": (build.terminated(1, message=message),)}, {})
+    assert text is not None
+    assert len(text) < 1_200
+    assert text.endswith("the error")

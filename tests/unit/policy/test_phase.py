@@ -110,3 +110,11 @@ def test_a_lost_worker_being_judged_shows_as_recovering() -> None:
     view = build.view(workers=silent, faults=(build.fault("worker"),))
     decision = decide(build.running(view=view, now=NOW))
     assert decision.status.phase is Phase.RECOVERING
+
+
+def test_a_lost_spare_being_judged_does_not() -> None:
+    workers = (build.worker(0, 0), build.worker(1, 1), build.worker(2, -1, connected=False))
+    report = build.fault("worker", slot=2, pod_uid="worker-2-0", position=-1, rank=-1)
+    decision = decide(build.running(view=build.view(workers=workers, faults=(report,))))
+    assert decision.status.phase is Phase.RUNNING
+    assert decision.wake_after_seconds == 2.0

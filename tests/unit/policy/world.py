@@ -69,7 +69,8 @@ class World:
         assert effects(again) == effects(decision), "effects must follow from status alone"
         if decision.status != self.status:
             self.writes += 1
-        self.status = decision.status
+        self.status = _stored(decision.status)
+        assert self.status == decision.status, "what is read back must not look changed"
         todo = effects(decision)
         for action in todo[: keep(len(todo))]:
             self._carry_out(action)
@@ -230,6 +231,12 @@ class World:
         dead = machine.dead_since
         late = dead is not None and self.now - dead > UNREADY_AFTER_SECONDS
         return node(machine.name, ready="Unknown" if late else "True")
+
+
+def _stored(status: ResilientTrainingJobStatus) -> ResilientTrainingJobStatus:
+    """The status as the API server takes and gives it back, within all bounds."""
+    wire = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return ResilientTrainingJobStatus.model_validate(wire)
 
 
 def effects(decision: Decision) -> list[object]:
