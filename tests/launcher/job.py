@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from rtj_api import names
 from rtj_api.messages import JobDirective, JobView
 from rtj_trainer.beats import BeatReader
+from rtj_trainer.nvrx.patches import die_with_parent
 from tests.launcher.operator_end import OperatorEnd, view_url
 
 _POLL_SECONDS = 0.01
@@ -192,6 +193,8 @@ class Job:
                 stderr=log,
                 env=os.environ | self.environment | (environment or coordinator),
                 start_new_session=True,
+                # A killed test run leaves nothing behind.
+                preexec_fn=die_with_parent,
             )
         self.processes[name] = process
         return process
