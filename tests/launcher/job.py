@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from rtj_api import names
 from rtj_api.messages import JobDirective, JobView
 from rtj_trainer.beats import BeatReader
-from rtj_trainer.nvrx.patches import die_with_parent
+from rtj_trainer.prctl import die_with_parent
 from tests.launcher.operator_end import OperatorEnd, view_url
 
 _POLL_SECONDS = 0.01
