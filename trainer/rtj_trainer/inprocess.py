@@ -68,6 +68,9 @@ TIMEOUTS: Final = {
     "cpu": _timeouts(process_group=10, soft=15, hard=25, heartbeat=20, barrier=40),
     "cuda": _timeouts(process_group=600, soft=90, hard=180, heartbeat=60, barrier=300),
 }
+# What NVRx asks for on NCCL, unless the user says otherwise: NCCL's watchdog must not end the
+# process for a failed collective, and an abort can hang in NVLink SHARP.
+_ENVIRONMENT: Final = {"TORCH_NCCL_RETHROW_CUDA_ERRORS": "0", "NCCL_NVLS_ENABLE": "0"}
 _BACKENDS: Final = {"cpu": "cpu:gloo", "cuda": "cpu:gloo,cuda:nccl"}
 
 
@@ -91,6 +94,8 @@ def run[Result](train: Callable[[], Result]) -> Result:
         assert call is not None  # filled in by the wrapper, which goes by the annotation
         return _run_iteration(train, call.iteration)
 
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     # The wrapper collects garbage at each restart; what was imported need not be looked at.
     gc.freeze()
     return _wrapper(TIMEOUTS[device_type()])(entered)()

@@ -143,7 +143,8 @@ def should_leave() -> bool:
     """Whether the ranks together should save and leave now: true on all as soon as one is asked.
 
     To be called by all ranks at the same step, as it costs one tiny all-reduce on the default
-    group (and on CUDA a synchronization): every tenth step is often enough.
+    group (on the CPU if the group has gloo, else with a wait for the GPU): every tenth step is
+    often enough.
     """
     import torch
     import torch.distributed as dist
@@ -151,7 +152,7 @@ def should_leave() -> bool:
     wanted = leave_wanted()
     if not dist.is_initialized():
         return wanted
-    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    device = "cpu" if "cpu:gloo" in dist.get_backend_config() else "cuda"
     vote = torch.tensor(int(wanted), device=device)
     dist.all_reduce(vote, op=dist.ReduceOp.MAX)
     return bool(vote.item())
