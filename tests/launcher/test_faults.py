@@ -34,6 +34,13 @@ async def _new_step(job: Job) -> None:
     await job.until_step_beyond(job.view.highest_step, _WAIT_SECONDS)
 
 
+async def _trains_on(job: Job, positions: dict[int, str]) -> None:
+    """Until these pods hold the positions and make a new step."""
+    await job.operator.until(lambda view: ranks_by_position(view) == positions, _WAIT_SECONDS)
+    await _new_step(job)
+    assert ranks_by_position(job.view) == positions
+
+
 def _pids(job: Job) -> dict[tuple[int, int], int]:
     return {
         (slot, local): pid
@@ -117,20 +124,17 @@ async def test_spare_takes_the_position_of_a_dead_pod_and_of_a_frozen_one():
         await job.until_step_beyond(3, _WAIT_SECONDS)
         assert ranks_by_position(job.view) == {0: "pod-0-0", 1: "pod-1-0"}
         job.workers.pop(1).kill()
-        await _new_step(job)
-        assert ranks_by_position(job.view) == {0: "pod-0-0", 1: "pod-2-0"}
+        await _trains_on(job, {0: "pod-0-0", 1: "pod-2-0"})
 
         frozen = job.workers[0]
         _signal_all(frozen, signal.SIGSTOP)
-        await _new_step(job)
-        assert ranks_by_position(job.view) == {0: "pod-3-0", 1: "pod-2-0"}
+        await _trains_on(job, {0: "pod-3-0", 1: "pod-2-0"})
 
         # Back again it finds that its position is another's: it parks, training goes on.
         running = frozen.launchers()[0]
         _signal_all(frozen, signal.SIGCONT)
         await poll_until(lambda: not _lives(running), _WAIT_SECONDS, "thawed launcher gone")
-        await _new_step(job)
-        assert ranks_by_position(job.view) == {0: "pod-3-0", 1: "pod-2-0"}
+        await _trains_on(job, {0: "pod-3-0", 1: "pod-2-0"})
 
 
 async def test_silent_rank_is_ended_by_its_monitor_and_told_as_a_hang():
@@ -147,8 +151,7 @@ async def test_stopped_pod_ends_at_once_and_a_spare_goes_on():
         stopped = job.workers.pop(0)
         stopped.process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(stopped.process.wait, 10) == 0
-        await _new_step(job)
-        assert ranks_by_position(job.view) == {0: "pod-1-0"}
+        await _trains_on(job, {0: "pod-1-0"})
 
 
 def _signal_all(worker: Worker, number: signal.Signals) -> None:
