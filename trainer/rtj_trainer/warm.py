@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
@@ -50,6 +50,7 @@ MODULES: Final = (
     _AUTO,
 )
 _ENV_OFF: Final = "RTJ_WARM"
+_ENV_OPENBLAS: Final = "OPENBLAS_NUM_THREADS"
 _MAX_REQUEST_BYTES: Final = 1024 * 1024
 _START_TIMEOUT_SECONDS: Final = 30.0
 _SESSION_SECONDS: Final = 5.0
@@ -59,6 +60,20 @@ _INT: Final = struct.Struct("i")
 
 class NotWarm(Exception):
     """This program cannot be started warm; the text says why."""
+
+
+@contextlib.contextmanager
+def no_threads() -> Iterator[None]:
+    """Keep OpenBLAS, which numpy loads, from starting threads when it is imported inside.
+
+    Warm ranks keep it at one thread; torch's own threads are not touched.
+    """
+    if _ENV_OPENBLAS in os.environ:
+        yield
+        return
+    os.environ[_ENV_OPENBLAS] = "1"
+    yield
+    del os.environ[_ENV_OPENBLAS]
 
 
 def import_all() -> None:

@@ -138,3 +138,26 @@ def test_module_is_run_as_python_would():
 def test_what_cannot_be_forked_is_refused(command: list[str]):
     with pytest.raises(NotWarm):
         Program.parse(command)
+
+
+def test_imports_of_the_launcher_start_no_thread():
+    script = """
+import os
+from rtj_trainer import warm
+with warm.no_threads():
+    from nvidia_resiliency_ext.fault_tolerance import launcher
+    warm.import_all()
+print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")
+    }
+    output = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    ).stdout
+    assert output.split() == ["1", "None"]

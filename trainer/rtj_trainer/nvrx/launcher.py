@@ -47,9 +47,10 @@ def main() -> None:
 
     # Read when torch is loaded: stores would log each of NVRx's short waits as a warning.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from nvidia_resiliency_ext.fault_tolerance import launcher
+    with warm.no_threads():
+        from nvidia_resiliency_ext.fault_tolerance import launcher
 
-    warm.import_all()
+        warm.import_all()
     forge = warm.Forge.start(close=only_ours)
     unpatched = patches.shorten_waits()
     patches.bind_workers(stdio, forge)
