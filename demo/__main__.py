@@ -1,5 +1,6 @@
 """`make demo`."""
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -55,23 +56,29 @@ def main() -> int:
     injections = (
         lambda: faults.raise_exception(kube, JOB, rank=2),
         lambda: faults.kill_process(kube, JOB, rank=1),
-        lambda: faults.kill_node(kube, JOB, rank=3, cluster=cluster),
+        lambda: faults.kill_node(kube, JOB, setup.rank_away_from_leader(kube, JOB), cluster),
     )
     manifest = (setup.EXAMPLES / "demo.yaml").read_text()
     try:
         with Screen(console, story, watch):
             result = main_job.run(kube, watch, manifest, injections, story.tell)
     except (TimeoutError, RuntimeError) as problem:
-        console.print(f"[bold red]{problem}")
-        console.print(kube.kubectl("describe", "rtj", JOB, check=False))
+        console.print(str(problem), style="bold red", markup=False)
+        console.print(kube.kubectl("describe", "rtj", JOB, check=False), markup=False)
         return 1
     finally:
         watch.stop()
-    console.print(kube.kubectl("get", "rtj"))
+    console.print(kube.kubectl("get", "rtj"), markup=False, soft_wrap=True)
     results = [judged for _, judged in result.faults]
     _summary(console, results)
-    kubernetes = kube.run("kubectl", "version", "-o", "json")
-    built = report.build(result.created, watch.sorted_steps(), results, watch.status, kubernetes)
+    kubernetes = json.loads(kube.run("kubectl", "version", "-o", "json"))
+    built = report.build(
+        result.created,
+        watch.sorted_steps(),
+        results,
+        watch.status,
+        kubernetes["serverVersion"]["gitVersion"],
+    )
     report.write(OUT / "report.json", built)
     title = "ResilientTrainingJob demo: 2 nodes x 2 ranks, 1 spare, three faults"
     plot.timeline(OUT / "timeline.png", result.created, watch.sorted_steps(), result.faults, title)

@@ -28,7 +28,7 @@ class Story:
         now = time.time()
         self.lines.append((now, text, style))
         if not self.console.is_terminal:
-            self.console.print(f"{now - self.began:7.1f}s  {text}")
+            self.console.print(f"{now - self.began:7.1f}s  {text}", markup=False, highlight=False)
 
 
 def _job_table(status: dict[str, Any], step: int, job: str) -> Table:
@@ -90,6 +90,7 @@ class Screen:
                 status = change.status
                 if status.get("phase", "") != phase:
                     phase = status.get("phase", "")
-                    message = status.get("message") or status.get("reason", "")
+                    lines = (status.get("message") or status.get("reason", "")).splitlines()
+                    message = lines[0][:160] if lines else ""
                     self._story.tell(f"phase {phase}: {message}", "bold")
             told = len(changes)

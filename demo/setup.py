@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from demo import faults
 from demo.kube import Kube
 from localcluster.cluster import Cluster
 
@@ -31,3 +32,25 @@ def install_storage(kube: Kube, cluster: Cluster) -> None:
     )
     bound = "--for=jsonpath={.status.phase}=Bound"
     kube.kubectl("wait", "pvc/demo-checkpoints", bound, "--timeout=60s")
+
+
+def leader_node(kube: Kube) -> str:
+    """Node of the operator's leading replica; "" while there is none."""
+    at = ("kubectl", "-n", OPERATOR_NAMESPACE, "get")
+    holder = kube.run(*at, "lease", "-o", "jsonpath={.items[*].spec.holderIdentity}")
+    row = "{range .items[*]}{.metadata.name} {.spec.nodeName}{'\\n'}{end}"
+    for line in kube.run(*at, "pods", "-o", f"jsonpath={row}").splitlines():
+        pod, _, node = line.partition(" ")
+        if holder.startswith(pod):
+            return node
+    return ""
+
+
+def rank_away_from_leader(kube: Kube, job: str) -> int:
+    """A rank, as high as possible, whose node does not carry the operator's leader too.
+
+    On EKS the operator runs on nodes without GPUs; here it shares the four. A leader that dies with
+    the node delays what is written into status by the lease's 15 s, and nothing else.
+    """
+    leader = leader_node(kube)
+    return max(rank.rank for rank in faults.ranks(kube, job) if rank.node != leader)
