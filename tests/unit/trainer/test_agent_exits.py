@@ -58,3 +58,29 @@ async def test_hang_of_an_earlier_round_blames_no_new_process(
     log.new_round()
     await log.failed(_failed(11, -9), 3, launcher)
     assert not log.reports[0].hang
+
+
+class Talkative(LauncherProcess):
+    """A launcher whose ranks have said something before they ended."""
+
+    async def rank_tail(self, local_rank: int, limit: int) -> str:
+        return "older words"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "want"),
+    [
+        pytest.param(-9, "", id="a killed process has no last words"),
+        pytest.param(1, "older words", id="one that ended by itself has"),
+    ],
+)
+async def test_last_words_are_of_processes_that_could_speak(
+    tmp_path: Path, exit_code: int, want: str
+):
+    process = await Talkative.start(1)
+    following = asyncio.create_task(process.follow(lambda event: None))
+    log = ExitLog(OomWatch((tmp_path / "none",)), lambda: None)
+    await log.failed(_failed(11, exit_code), 3, process)
+    process.kill()
+    await following
+    assert log.reports[0].tail == want

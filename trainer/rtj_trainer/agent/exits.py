@@ -41,7 +41,10 @@ class ExitLog:
         number = self._number
         hang = event.pid in self._hung
         killed = event.exit_code == _SIGKILL and not hang
-        tail = event.message or await launcher.rank_tail(event.local_rank, MAX_TEXT)
+        tail = event.message
+        if not tail and event.exit_code != _SIGKILL:
+            # A process that SIGKILL ended has no last words: its output tells of older things.
+            tail = await launcher.rank_tail(event.local_rank, MAX_TEXT)
         self._reports.append(
             ExitReport(
                 number=number,
