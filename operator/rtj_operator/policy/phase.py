@@ -29,7 +29,7 @@ def running(plan: Plan) -> Plan:
         text = "New steps arrive."
         return with_condition(plan, ConditionType.RUNNING, "True", Reason.TRAINING, text)
     if plan.holds(ConditionType.NODES_AVAILABLE):
-        unheard = "" if plan.live_view else " The coordinator is not reached."
+        unheard = "" if plan.live_view else " The coordinator is not reached yet."
         reason, text = Reason.WAITING_FOR_FIRST_STEP, f"All workers run; no step yet.{unheard}"
     else:
         reason, text = Reason.WAITING_FOR_PODS, "Workers are being scheduled or started."

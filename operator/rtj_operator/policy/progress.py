@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rtj_api.reasons import Phase
+from rtj_api.reasons import ConditionType, Phase
 from rtj_api.status import ProgressStatus
 from rtj_operator.policy import goodput
 from rtj_operator.policy.plan import Plan, changed
@@ -40,9 +40,10 @@ def _fresh(plan: Plan) -> tuple[ProgressStatus, int]:
     view, old = plan.view, plan.status.progress
     if view is None or view.run != plan.status.run:
         return old, plan.status.round
+    step = view.highest_step if plan.holds(ConditionType.COMPLETE) else view.step
     fresh = changed(
         old,
-        step=view.step if view.step >= 0 else old.step,
+        step=step if step >= 0 else old.step,
         highest_step=max(old.highest_step, view.highest_step),
         checkpoint_step=max(old.checkpoint_step, view.checkpoint_step),
     )

@@ -128,12 +128,12 @@ def _assembled(plan: Plan) -> bool:
 def wind_down(plan: Plan) -> tuple[Action, ...]:
     """What still goes of a job that is suspended or finished.
 
-    A finished job's workers, or a failed one's suspect, are told to end by themselves, so that
-    their logs stay; the coordinator goes when they have.
+    A finished job's workers, or a failed one's suspect, are told by the coordinator to end, so that
+    their logs stay; it goes when they have.
     """
     if plan.live or not plan.started:
         return ()
-    left = [pod for pod in plan.seen.pods if not ended(pod) or not plan.finished]
+    left = [pod for pod in plan.seen.pods if not _is_worth_reading(plan, pod)]
     waited_for = {pod.uid for pod in left if _may_end_by_itself(plan, pod)}
     if waited_for:
         left = [pod for pod in left if pod.role == "worker" and pod.uid not in waited_for]
@@ -145,15 +145,20 @@ def wind_down(plan: Plan) -> tuple[Action, ...]:
 
 
 def _may_end_by_itself(plan: Plan, pod: PodObservation) -> bool:
-    end = plan.status.completion_time
-    if not plan.finished or end is None or plan.live_view is None or pod.role != "worker":
+    end, recovery = plan.status.completion_time, plan.status.recovery
+    if not plan.finished or end is None or plan.now >= unix(end) + grace(plan):
         return False
-    if plan.now >= unix(end) + grace(plan) or not runs(pod):
+    if pod.role != "worker" or not runs(pod) or plan.node_lost(pod) or not runs(plan.coordinator):
         return False
-    view, recovery = plan.live_view, plan.status.recovery
-    if plan.holds(ConditionType.FAILED):
-        return recovery is not None and recovery.pod is not None and recovery.pod.uid == pod.uid
-    return any(w.pod_uid == pod.uid and w.connected and w.position >= 0 for w in view.workers)
+    if plan.holds(ConditionType.COMPLETE):
+        return True
+    return recovery is not None and recovery.pod is not None and recovery.pod.uid == pod.uid
+
+
+def _is_worth_reading(plan: Plan, pod: PodObservation) -> bool:
+    """Whether an ended pod's log may interest anybody; a spare's of a finished job does not."""
+    spare = pod.termination is not None and pod.termination.position < 0
+    return plan.finished and ended(pod) and not (spare and plan.holds(ConditionType.COMPLETE))
 
 
 def linger(plan: Plan) -> Plan:

@@ -26,46 +26,56 @@ def deleted(decision: Decision) -> list[str]:
 # --- completion ---
 
 
-def test_complete_lets_workers_end_by_themselves_and_deletes_spares() -> None:
+def test_complete_lets_workers_end_by_themselves() -> None:
     decision, again = build.after(build.running(view=build.view(outcome=SUCCEEDED)))
     assert (decision.status.phase, decision.status.reason) == (
         Phase.COMPLETE,
         Reason.TRAINING_FINISHED,
     )
     assert stop(decision) == "now"
-    assert deleted(decision) == ["worker-2-0"]
+    assert deleted(decision) == []
     assert build.told(decision) == [EventReason.COMPLETED]
     assert decide(again).status == decision.status
 
 
-def test_then_the_coordinator_goes_and_logs_stay() -> None:
+def test_then_coordinator_and_spares_go_and_logs_stay() -> None:
     _, seen = build.after(build.running(view=build.view(outcome=SUCCEEDED)))
-    pods = (build.pod(0, phase="Succeeded"), build.pod(1, phase="Succeeded"), build.coordinator())
-    assert deleted(decide(build.running(status=seen.job.status, pods=pods))) == ["coordinator-0"]
+    ended = (
+        build.pod(0, phase="Succeeded", termination=finished(0)),
+        build.pod(1, phase="Succeeded", termination=finished(1)),
+        build.pod(2, phase="Succeeded", termination=finished(-1)),
+    )
+    later = build.running(status=seen.job.status, pods=(*ended, build.coordinator()))
+    assert deleted(decide(later)) == ["worker-2-0", "coordinator-0"]
+
+
+def test_the_last_step_of_a_complete_job_is_the_highest() -> None:
+    view = build.view(step=8, highest_step=10, outcome=SUCCEEDED)
+    assert decide(build.running(view=view)).status.progress.step == 10
+
+
+EVERYBODY = ["worker-0-0", "worker-1-0", "worker-2-0", "coordinator-0"]
 
 
 @pytest.mark.parametrize(
-    ("now", "connected", "want"),
+    ("fields", "want"),
     [
-        pytest.param(NOW + 89, True, ["worker-2-0"], id="within the grace"),
+        pytest.param({"now": NOW + 89}, [], id="within the grace"),
+        pytest.param({"now": NOW + 89, "view": None}, [], id="a new leader has no view yet"),
+        pytest.param({"now": NOW + 90}, EVERYBODY, id="the grace is over"),
         pytest.param(
-            NOW + 90,
-            True,
-            ["worker-0-0", "worker-1-0", "worker-2-0", "coordinator-0"],
-            id="the grace is over",
+            {"pods": (build.pod(0), build.pod(1), build.pod(2))},
+            EVERYBODY[:3],
+            id="no coordinator could tell them",
         ),
         pytest.param(
-            NOW + 1,
-            False,
-            ["worker-0-0", "worker-1-0", "worker-2-0", "coordinator-0"],
-            id="nobody could tell them to end",
+            {"nodes": build.nodes("n0", "n2", "c")}, ["worker-1-0"], id="one is on a lost node"
         ),
     ],
 )
-def test_workers_that_do_not_end_are_deleted(now: float, connected: bool, want: list[str]) -> None:
+def test_workers_that_do_not_end_are_deleted(fields: dict[str, Any], want: list[str]) -> None:
     _, seen = build.after(build.running(view=build.view(outcome=SUCCEEDED)))
-    later = build.running(status=seen.job.status, now=now, view_connected=connected)
-    assert deleted(decide(later)) == want
+    assert sorted(deleted(decide(build.running(status=seen.job.status, **fields)))) == sorted(want)
 
 
 def finished(position: int, **fields: Any) -> TerminationMessage:
