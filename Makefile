@@ -4,6 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help venv lock generate demo demo-down test lint unit api launcher cluster bench clean
 
+# Where this is set, each start of Python would compile torch anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
