@@ -61,10 +61,10 @@ def _own_restart_policy(job: dict) -> None:
         pytest.param(_own_restart_policy, "restartPolicy", id="a field that the operator owns"),
     ],
 )
-def test_apply_refuses_and_names_the_field(kube: Kube, change, want: str) -> None:
+def test_apply_refuses_and_names_the_field(admin: Kube, change, want: str) -> None:
     job = jobs.demo_job("bad")
     change(job)
-    said = _apply(kube, job)
+    said = _apply(admin, job)
     assert want in said
     assert "created" not in said
 

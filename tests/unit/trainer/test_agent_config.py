@@ -36,13 +36,15 @@ def _environment(tmp_path: Path) -> dict[str, str]:
         (["-m", "pkg.train"], ("-m", "pkg.train")),
         (["train.py"], ("train.py",)),
         (["./train.sh", "python"], ("--no-python", "./train.sh", "python")),
+        (["python", "-c", "print()"], ("--no-python", "python", "-c", "print()")),
+        (["bash", "-c", "exit 1"], ("--no-python", "bash", "-c", "exit 1")),
     ],
 )
 def test_command_becomes_launcher_arguments(given: list[str], launched: tuple[str, ...]):
     assert launch_command(given) == launched
 
 
-@pytest.mark.parametrize("given", [[], ["--"], ["python"], ["python", "-c", "print()"]])
+@pytest.mark.parametrize("given", [[], ["--"], ["python"]])
 def test_command_that_cannot_be_launched_is_refused_with_advice(given: list[str]):
     with pytest.raises(ConfigError, match="container trainer"):
         launch_command(given)

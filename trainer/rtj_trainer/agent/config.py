@@ -81,28 +81,24 @@ def load(environment: Mapping[str, str], arguments: Sequence[str]) -> AgentConfi
 def launch_command(arguments: Sequence[str]) -> tuple[str, ...]:
     """The container's command as ft_launcher takes it; raises ConfigError.
 
-    A leading `python` is dropped, because ft_launcher starts its own; `x.py` and `-m module` go
-    through as they are, anything else runs without Python in front of it.
+    A `python` in front of `x.py` or `-m module` is dropped, because ft_launcher starts its own;
+    anything else runs as it is.
     """
     given = list(arguments)
     if given[:1] == ["--"]:
         given = given[1:]
+    program = given
     if given and Path(given[0]).name in _PYTHONS:
-        given = given[1:]
-        while given[:1] == [_UNBUFFERED]:
-            given = given[1:]
-        if not given or not (given[0] == "-m" or given[0].endswith(".py")):
-            raise ConfigError(
-                "spec.template: container trainer: after `python` write `FILE.py` or `-m MODULE`; "
-                f"{given[:1] or 'nothing'} cannot be launched on every rank"
-            )
-    if not given:
+        program = given[1:]
+        while program[:1] == [_UNBUFFERED]:
+            program = program[1:]
+    if not program:
         raise ConfigError(
             "spec.template: container trainer: command or args must name the training program, "
             "for example `args: [train.py]`"
         )
-    if given[0] == "-m" or given[0].endswith(".py"):
-        return tuple(given)
+    if program[0] == "-m" or program[0].endswith(".py"):
+        return tuple(program)
     return ("--no-python", *given)
 
 

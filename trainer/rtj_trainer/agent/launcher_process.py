@@ -111,9 +111,6 @@ class LauncherProcess:
             env={
                 # What ranks print shows at once, and before their last words.
                 "PYTHONUNBUFFERED": "1",
-                # numpy's BLAS would start threads at import, and no process with threads can be
-                # forked from (see warm).
-                "OPENBLAS_NUM_THREADS": "1",
                 **os.environ,
                 ENV_AGENT_PID: str(os.getpid()),
                 ENV_EVENTS_FD: str(writer),
