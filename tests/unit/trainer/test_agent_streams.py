@@ -37,3 +37,28 @@ async def test_tail_keeps_the_end_and_forgets_on_demand():
     stream.forget()
     assert stream.tail(100) == ""
     stream.close_writer()
+
+
+async def test_last_words_without_a_newline_are_kept_and_not_glued_to_the_next_process(
+    capfd: pytest.CaptureFixture[str],
+):
+    stream = Stream("[local rank 0] ")
+
+    async def run(script: str) -> None:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, stderr=stream.writer
+        )
+        await child.wait()
+        await stream.settle(5)
+
+    # The pipe stays open between the two, as the launcher holds it.
+    await run("import sys; sys.stderr.write('first\\nboom'); sys.exit(1)")
+    assert stream.tail(100) == "first\nboom"
+    stream.forget()
+    assert stream.tail(100) == ""
+    await run("import sys; sys.stderr.write('next\\n')")
+    assert stream.tail(100) == "next"
+    assert capfd.readouterr().out == "".join(
+        f"[local rank 0] {line}\n" for line in ("first", "boom", "next")
+    )
+    stream.close_writer()

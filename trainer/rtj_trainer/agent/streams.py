@@ -14,6 +14,7 @@ import termios
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 TAIL_LINES: Final = 20
@@ -31,6 +32,8 @@ class Stream:
         self._prefix = prefix.encode()
         self._lines: deque[bytes] = deque(maxlen=TAIL_LINES)
         self._rest = b""
+        # Of lines and rest; never held while writing, which a slow reader of the log may stop.
+        self._words = threading.Lock()
         self._ended = False
         # Held from reading to remembering, so that nothing is ever in neither place.
         self._turn = threading.Lock()
@@ -41,12 +44,24 @@ class Stream:
         os.close(self.writer)
 
     def forget(self) -> None:
-        """Start a new tail: another process writes from here on."""
-        self._lines.clear()
+        """Start a new tail: another process writes from here on.
+
+        An unfinished line ends here, or the next process would go on with it.
+        """
+        with self._words:
+            rest, self._rest = self._rest, b""
+            self._lines.clear()
+        if rest:
+            self._write([rest])
 
     def tail(self, limit: int) -> str:
-        """The last lines, at most `limit` characters of them, the end kept."""
-        text = b"\n".join(tuple(self._lines)).decode(errors="replace").rstrip()
+        """The last lines, at most `limit` characters of them, the end kept.
+
+        An unfinished line is one of them: last words often come without a newline.
+        """
+        with self._words:
+            lines = (*self._lines, self._rest)
+        text = b"\n".join(lines).decode(errors="replace").rstrip()
         if len(text) <= limit:
             return text
         end = text[-limit:]
@@ -79,13 +94,17 @@ class Stream:
                     os.close(self._reader)
 
     def _take(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if self._rest and (not data or len(self._rest) > _MAX_LINE_BYTES):
-            lines.append(self._rest)
-            self._rest = b""
-        self._lines.extend(lines)
+        with self._words:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            if self._rest and (not data or len(self._rest) > _MAX_LINE_BYTES):
+                lines.append(self._rest)
+                self._rest = b""
+            self._lines.extend(lines)
         if lines:
-            _write(b"".join(self._prefix + line + b"\n" for line in lines))
+            self._write(lines)
+
+    def _write(self, lines: Iterable[bytes]) -> None:
+        _write(b"".join(self._prefix + line + b"\n" for line in lines))
 
 
 def _readable_bytes(descriptor: int) -> int:
