@@ -34,7 +34,7 @@ class Kind(StrEnum):
     RAISE = "raise"  # an exception in the training function
     KILL = "kill"  # SIGKILL
     EXIT = "exit1"  # ends at once with exit code 1
-    REFUSE = "exit93"  # ends at once with ft_launcher's "do not restart"
+    REFUSE = "exit93"  # ends at once with exit code 93: do not restart
     HANG = "hang"  # goes on living without doing anything
     STOP = "stop"  # SIGSTOP, as if the machine were frozen
 

@@ -76,12 +76,14 @@ def test_a_killed_process_is_one_fault_with_its_course() -> None:
     assert world.view.in_job_restarts == 1
 
 
-def test_the_killed_process_is_named_even_if_the_one_that_gave_up_was_heard_first() -> None:
-    world = training_world()
-    report_exit(world, world.agents["pod-0"], 1)
-    report_exit(world, world.agents["pod-1"], -9)
-    fault = only_fault(world)
-    assert (fault.number, fault.rank, fault.slot, fault.exit_code) == (1, 1, 1, -9)
+@pytest.mark.parametrize("code", [-9, 93], ids=["killed", "do not restart"])
+def test_the_process_that_began_it_is_named_whichever_was_heard_first(code: int) -> None:
+    for first, second in (("pod-0", "pod-1"), ("pod-1", "pod-0")):
+        world = training_world()
+        for uid in (first, second):
+            report_exit(world, world.agents[uid], code if uid == "pod-1" else 1)
+        fault = only_fault(world)
+        assert (fault.number, fault.rank, fault.slot, fault.exit_code) == (1, 1, 1, code)
 
 
 def test_the_same_report_in_every_beat_is_one_fault() -> None:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rtj_api.messages import MAX_FAULTS, MAX_TEXT, FaultReport
+from rtj_api.names import EXIT_DO_NOT_RESTART
 from rtj_trainer.coordinator.progress import Progress
 
 # What names a fault that shows in several ways: the higher one.
@@ -21,8 +22,9 @@ _WEIGHT: Final = {"exception": 0, "hang": 1, "exit": 2, "launcher": 3, "worker":
 _TOGETHER_SECONDS: Final = 5.0
 # A fault seen in a process gets its name this long after; a closed socket comes sooner.
 SETTLE_SECONDS: Final = 0.4
-# Exit codes that a rank has when it was killed and not when it gave up because a peer was gone.
-_KILLED: Final = frozenset({-4, -7, -8, -9, -11})
+# Exit codes that a rank has when it was killed or refuses to go on, and not when it gave up because
+# a peer was gone.
+_OF_THE_CAUSE: Final = frozenset({-4, -7, -8, -9, -11, EXIT_DO_NOT_RESTART})
 
 
 class Incident(msgspec.Struct, kw_only=True):
@@ -175,8 +177,8 @@ def _names_better(new: FaultReport, old: FaultReport) -> bool:
     if new.kind != "exit":
         return False
     together = new.detected_unix - old.detected_unix <= _TOGETHER_SECONDS
-    killed = new.exit_code in _KILLED and old.exit_code not in _KILLED
-    return together and (killed or (new.out_of_memory and not old.out_of_memory))
+    cause = new.exit_code in _OF_THE_CAUSE and old.exit_code not in _OF_THE_CAUSE
+    return together and (cause or (new.out_of_memory and not old.out_of_memory))
 
 
 def _resumed(incident: Incident, run: int, progress: Progress) -> bool:
