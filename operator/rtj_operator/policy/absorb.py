@@ -6,12 +6,12 @@ The cluster's word stands alone for pods that never connected, and when no view 
 
 from rtj_api.messages import FaultReport, JobView
 from rtj_operator.policy import budgets
-from rtj_operator.policy.evidence import Finding, finding, gone
+from rtj_operator.policy.evidence import Finding, dead, finding, gone
 from rtj_operator.policy.faults import SETTLE_SECONDS, Verdict, grown, judge, stale
 from rtj_operator.policy.ladder import take
 from rtj_operator.policy.observation import PodObservation
 from rtj_operator.policy.pending import UNREADY_SECONDS, Signal, lasted, settled
-from rtj_operator.policy.plan import Plan, changed, ended
+from rtj_operator.policy.plan import Plan, changed
 from rtj_operator.policy.recovery import end_recovered
 
 
@@ -129,7 +129,7 @@ def _look_at(plan: Plan, slot: int, pod: PodObservation | None) -> Plan:
 def _sure(plan: Plan, pod: PodObservation) -> tuple[Plan, bool]:
     """Whether to act on the cluster's word alone by now."""
     connected = _connected(plan, pod)
-    if ended(pod) or pod.deleting or pod.disruption:
+    if dead(pod) or pod.deleting or pod.disruption:
         if connected is None or pod.deleting or pod.disruption:
             return plan, True
         sign = Signal.JUDGING_SPARE if _not_needed(plan, pod.slot) else Signal.JUDGING

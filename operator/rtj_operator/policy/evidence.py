@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rtj_api.ladder import FaultClass, Rung
+from rtj_api.names import CONTAINER_TRAINER
 from rtj_operator.policy.observation import ContainerObservation, PodObservation
 from rtj_operator.policy.plan import Plan, ended
 
@@ -35,7 +36,7 @@ def finding(plan: Plan, pod: PodObservation) -> Finding | None:
         return _node_lost(plan, pod)
     if pod.disruption or pod.reason in DISPLACING_REASONS:
         return _displaced(pod)
-    if ended(pod):
+    if dead(pod):
         return _died(pod)
     if pod.deleting:
         return Finding(
@@ -44,6 +45,15 @@ def finding(plan: Plan, pod: PodObservation) -> Finding | None:
             reason=f"pod {pod.name} on node {pod.node or 'none'} is being deleted",
         )
     return None
+
+
+def dead(pod: PodObservation) -> bool:
+    """Whether a pod does its work no more, even if a sidecar keeps its phase Running.
+
+    Not so one that is being deleted: its trainer was told to end.
+    """
+    over = (c.name == CONTAINER_TRAINER and c.state == "terminated" for c in pod.containers)
+    return ended(pod) or (any(over) and not pod.deleting)
 
 
 def gone(name: str) -> Finding:
@@ -104,6 +114,7 @@ def _with_detail(text: str, detail: str) -> str:
 
 
 def _ended_container(pod: PodObservation) -> ContainerObservation | None:
-    dead = [c for c in pod.containers if c.state == "terminated"]
-    failed = [c for c in dead if c.exit_code != 0]
-    return next(iter(failed or dead), None)
+    over = [c for c in pod.containers if c.state == "terminated"]
+    failed = [c for c in over if c.exit_code != 0]
+    trainer = [c for c in over if c.name == CONTAINER_TRAINER]
+    return next(iter(trainer or failed or over), None)

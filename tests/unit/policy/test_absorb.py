@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rtj_api.ladder import Rung
+from rtj_api.messages import TerminationMessage
 from rtj_api.status import CoordinatorStatus
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.decision import CreatePod, DeletePod
@@ -72,6 +73,23 @@ def test_a_fault_that_grew_into_a_lost_pod_is_acted_on() -> None:
             Rung.POD,
             None,
             id="a pod that never connected",
+        ),
+        pytest.param(
+            {"containers": (build.terminated(1),)},
+            {"workers": (build.worker(0, 0), build.worker(2, -1))},
+            Rung.POD,
+            None,
+            id="a pod that only a sidecar keeps running",
+        ),
+        pytest.param(
+            {
+                "containers": (build.terminated(0),),
+                "termination": TerminationMessage(run=1, position=1, outcome="finished"),
+            },
+            {"workers": (build.worker(0, 0), build.worker(2, -1))},
+            None,
+            None,
+            id="a trainer that reached the end of training beside a sidecar",
         ),
         pytest.param({"deleting": True}, {}, Rung.POD, None, id="a pod being deleted"),
         pytest.param(

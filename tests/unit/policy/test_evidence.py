@@ -6,7 +6,10 @@ import pytest
 
 from rtj_api.messages import TerminationMessage
 from rtj_operator.policy.evidence import finding
+from rtj_operator.policy.observation import ContainerObservation
 from tests.unit.policy import build
+
+SIDECAR = ContainerObservation(name="sidecar", state="running")
 
 
 def found(pod: dict[str, Any], node: dict[str, Any]) -> str | None:
@@ -77,6 +80,31 @@ def found(pod: dict[str, Any], node: dict[str, Any]) -> str | None:
             {"ready": "Unknown"},
             "PodDied Pod: container trainer in pod demo-worker-1-0 on node n1 ended (exit code 0)",
             id="ended before its node was lost",
+        ),
+        pytest.param(
+            {"containers": (SIDECAR, build.terminated(137, reason="OOMKilled"))},
+            {},
+            "OutOfMemory Pod: container trainer in pod demo-worker-1-0 on node n1 ended "
+            "(OOMKilled, exit code 137)",
+            id="a sidecar outlives the trainer",
+        ),
+        pytest.param(
+            {"containers": (build.terminated(1, name="sidecar"), build.terminated(0))},
+            {},
+            "PodDied Pod: container trainer in pod demo-worker-1-0 on node n1 ended (exit code 0)",
+            id="the trainer is named before a sidecar that failed too",
+        ),
+        pytest.param(
+            {"containers": (build.terminated(1, name="sidecar"),)},
+            {},
+            None,
+            id="a sidecar alone ended",
+        ),
+        pytest.param(
+            {"deleting": True, "containers": (SIDECAR, build.terminated(143))},
+            {},
+            "Displaced Pod: pod demo-worker-1-0 on node n1 is being deleted",
+            id="deleted by somebody, the trainer ended first",
         ),
         pytest.param(
             {"deleting": True},
