@@ -275,7 +275,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the run ended, as far as it has."""
 
     # succeeded: NVRx's last-member key and every rank's done mark. saved: every rank saved and
-    # left. refused: ft_launcher said "do not restart" (exit code 93).
+    # left. refused: a rank or ft_launcher said "do not restart" (exit 93).
     state: Literal["none", "succeeded", "saved", "stopped", "refused"] = "none"
     message: Text = ""
 

@@ -68,7 +68,7 @@ class Reason(StrEnum):
     # Failed
     RESTART_BUDGET_EXCEEDED = "RestartBudgetExceeded"  # no rung has recoveries left in its window
     NO_PROGRESS = "NoProgress"  # recoveries brought no new step
-    DO_NOT_RESTART = "DoNotRestart"  # ft_launcher ended with exit code 93
+    DO_NOT_RESTART = "DoNotRestart"  # a rank or ft_launcher ended with exit code 93
     OUT_OF_MEMORY = "OutOfMemory"  # killed for want of memory twice at the same place
     START_DEADLINE_EXCEEDED = "StartDeadlineExceeded"  # not all workers ran in time
     ACTIVE_DEADLINE_EXCEEDED = "ActiveDeadlineExceeded"  # spec.activeDeadlineSeconds is over

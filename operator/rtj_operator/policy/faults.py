@@ -52,7 +52,7 @@ class Verdict:
     spare: bool = False
     # Nobody restarts anything by himself: the ranks live and stand still.
     stalled: bool = False
-    # ft_launcher said that a restart is useless.
+    # A rank or ft_launcher said that a restart is useless.
     fatal: bool = False
     step: int = -1
     # The coordinator's report behind it, 0 if only the cluster saw it.
@@ -165,7 +165,7 @@ def _verdict(
         rank=report.rank if report.rank >= 0 else None,
         lost=lost,
         spare=lost and report.position < 0,
-        fatal=report.exit_code == EXIT_DO_NOT_RESTART and report.kind == "launcher",
+        fatal=report.exit_code == EXIT_DO_NOT_RESTART and report.kind in ("exit", "launcher"),
         step=report.step,
         fault=report.number,
         run=report.run,

@@ -182,6 +182,21 @@ def test_only_a_stall_needs_an_order_to_restart(fields: dict[str, Any], want: bo
     assert verdict.stalled is want
 
 
+@pytest.mark.parametrize(
+    ("kind", "exit_code", "want"),
+    [
+        pytest.param("exit", 93, True, id="a rank says that a restart is useless"),
+        pytest.param("launcher", 93, True, id="ft_launcher says so"),
+        pytest.param("exit", 1, False, id="a rank failed otherwise"),
+        pytest.param("hang", 93, False, id="the code of a rank that was ended is not its word"),
+    ],
+)
+def test_only_exit_code_93_is_fatal(kind: str, exit_code: int, want: bool) -> None:
+    _, verdict = judge(build.plan(build.running()), build.fault(kind, exit_code=exit_code))
+    assert verdict is not None
+    assert verdict.fatal is want
+
+
 def test_the_words_say_who_where_code_and_last_lines() -> None:
     report = build.fault("exit", exit_code=1, message="ValueError: nan\n")
     _, verdict = judge(build.plan(build.running()), report)

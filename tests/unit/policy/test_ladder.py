@@ -97,8 +97,9 @@ def test_with_no_budget_left_the_job_fails_and_names_all() -> None:
         assert part in decision.status.message
 
 
-def test_exit_code_93_fails_at_once() -> None:
-    decision = decide(with_faults(build.fault("launcher", exit_code=93, message="gave up")))
+@pytest.mark.parametrize("kind", ["exit", "launcher"])
+def test_exit_code_93_fails_at_once(kind: Any) -> None:
+    decision = decide(with_faults(build.fault(kind, exit_code=93, message="gave up")))
     assert decision.status.reason == Reason.DO_NOT_RESTART
     assert "93" in decision.status.message
     assert build.actions(decision, CreatePod) == []
