@@ -223,7 +223,7 @@ class ResilientTrainingJobStatus(ApiModel):
     incarnations: Annotated[dict[str, int], Field(max_length=4160)] = Field(
         default_factory=dict[str, int], json_schema_extra={"x-kubernetes-map-type": "atomic"}
     )
-    # Slots (0 to slots-1) that were provided for, and those of them whose present incarnation has
+    # Slots (0 to slots-1) that are provided for, and those of them whose present incarnation has
     # not been seen yet: still to be made; one that is missing otherwise was lost.
     slots: int = 0
     awaited: Annotated[tuple[int, ...], Field(max_length=4160)] = ()

@@ -32,15 +32,21 @@ def next_incarnations(plan: Plan, slots: Iterable[int]) -> Plan:
 
 
 def meet(plan: Plan) -> Plan:
-    """The plan with new slots awaited, and pods that are there awaited no more."""
+    """The plan with new slots awaited, and pods that are there awaited no more.
+
+    A slot that is added may have been one before: its old spare, gone or on its way out, is no
+    loss, so that the slot goes on with the next incarnation.
+    """
     if not plan.live:
         return plan
-    fresh = range(plan.status.slots, len(plan.slots))
-    present = plan.workers()
-    awaited = {*plan.status.awaited, *fresh} - present.keys()
+    fresh = {*range(plan.status.slots, len(plan.slots))} - {*plan.status.awaited}
+    if plan.status.slots:
+        old = plan.workers()
+        plan = next_incarnations(plan, {s for s in fresh if s not in old or _idle(plan, old[s])})
+    awaited = {*plan.status.awaited, *fresh} - plan.workers().keys()
     return plan.write(
         awaited=tuple(slot for slot in sorted(awaited) if slot in plan.slots),
-        slots=max(plan.status.slots, len(plan.slots)),
+        slots=len(plan.slots),
     )
 
 
@@ -101,8 +107,11 @@ def _delete(plan: Plan, p: PodObservation) -> DeletePod | None:
 
 
 def _surplus(plan: Plan, p: PodObservation) -> bool:
-    if p.slot in plan.slots:
-        return False
+    return p.slot not in plan.slots and _idle(plan, p)
+
+
+def _idle(plan: Plan, p: PodObservation) -> bool:
+    """Whether a pod is known to hold no position."""
     view = plan.live_view
     if view is None:
         return False

@@ -1,5 +1,7 @@
 """Which worker pods should exist."""
 
+from typing import Any
+
 import pytest
 
 from rtj_api.status import ExcludedNode
@@ -77,5 +79,35 @@ def test_a_surplus_slot_goes_only_while_it_is_a_spare() -> None:
 
 def test_more_spares_are_made_at_once() -> None:
     decision = decide(build.running(build.spec(spares=2)))
-    assert [(p.slot, p.incarnation) for p in build.actions(decision, CreatePod)] == [(3, 0)]
+    assert [(p.slot, p.incarnation) for p in build.actions(decision, CreatePod)] == [(3, 1)]
     assert decision.status.recovery is None
+
+
+HOLDS = build.view(workers=(build.worker(0, 0), build.worker(1, -1), build.worker(2, 1)))
+
+
+@pytest.mark.parametrize(
+    ("left", "view", "want_made", "want_deleted"),
+    [
+        pytest.param(None, {}, [(2, 1)], [], id="its pod is gone"),
+        pytest.param({"deleting": True}, {}, [(2, 1)], [], id="its pod is on its way out"),
+        pytest.param({}, {}, [(2, 1)], ["worker-2-0"], id="its deletion is not seen yet"),
+        pytest.param({}, {"view": HOLDS}, [], [], id="it trains and was never let go"),
+    ],
+)
+def test_a_spare_that_was_given_up_and_is_wanted_again_was_not_lost(
+    left: dict[str, Any] | None,
+    view: dict[str, Any],
+    want_made: list[tuple[int, int]],
+    want_deleted: list[str],
+) -> None:
+    _, fewer = build.after(build.running(build.spec(spares=0), **view))
+    assert fewer.job.status.slots == 2
+    spare = () if left is None else (build.pod(2, **left),)
+    pods = (build.pod(0), build.pod(1), *spare, build.coordinator())
+    decision, again = build.after(build.running(status=fewer.job.status, pods=pods, **view))
+    made = build.actions(decision, CreatePod)
+    assert [(p.slot, p.incarnation) for p in made] == want_made
+    assert [d.uid for d in build.actions(decision, DeletePod)] == want_deleted
+    assert (decision.status.history, decision.status.last_fault) == ((), None)
+    assert decide(again).status == decision.status
