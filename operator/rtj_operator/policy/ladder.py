@@ -5,6 +5,7 @@ node, the run, the in-job restart asked for); effects follow from status, so tha
 the two loses nothing and repeats nothing.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from rtj_api.ladder import FaultClass, Rung
@@ -67,7 +68,9 @@ def _begin(plan: Plan, verdict: Verdict, rung: Rung) -> Plan:
     struck_out = False
     if plan.status.recovery is None:
         plan, struck_out = attribution.strike(plan, verdict)
-    rung = higher(rung, Rung.NODE) if struck_out else rung
+    if struck_out:
+        verdict = replace(verdict, rung=Rung.NODE)
+        rung = higher(rung, Rung.NODE)
     return _act(plan, verdict, rung)
 
 
@@ -95,7 +98,9 @@ def _act(plan: Plan, verdict: Verdict, rung: Rung, *, keep: Recovery | None = No
 
 
 def _carry_out(plan: Plan, verdict: Verdict, rung: Rung) -> Plan:
-    if rung is Rung.NODE and verdict.fault_class not in attribution.BLAMELESS:
+    # Only the verdict accuses a node; a spent budget that lifts it there says nothing of one.
+    accused = rung is Rung.NODE and verdict.rung is Rung.NODE
+    if accused and verdict.fault_class not in attribution.BLAMELESS:
         plan = _exclude(plan, verdict)
     if verdict.slot is not None and (verdict.lost or rung in (Rung.POD, Rung.NODE)):
         plan = workers.replace(plan, verdict.slot, verdict.reason)

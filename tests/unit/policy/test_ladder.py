@@ -87,6 +87,40 @@ def test_a_spent_budget_sends_the_fault_a_rung_up() -> None:
     assert decision.status.restarts.summary == "0/0/1/0/0"
 
 
+@pytest.mark.parametrize(
+    ("pod", "node", "limit", "want_counters", "want_excluded"),
+    [
+        pytest.param({"phase": "Failed"}, {}, 3, "0/0/1/0/0", [], id="within Pod's budget"),
+        pytest.param(
+            {"phase": "Failed"}, {}, 0, "0/0/0/1/0", [], id="a spent budget accuses no node"
+        ),
+        pytest.param({}, {"ready": "Unknown"}, 0, "0/0/0/1/0", ["n1"], id="a lost node is accused"),
+    ],
+)
+def test_who_is_excluded_when_pod_s_budget_is_spent(
+    pod: dict[str, Any],
+    node: dict[str, Any],
+    limit: int,
+    want_counters: str,
+    want_excluded: list[str],
+) -> None:
+    nodes = build.nodes("n0", "n2", "c") | {"n1": build.node("n1", **node)}
+    pods = (build.pod(0), build.pod(1, **pod), build.pod(2), build.coordinator())
+    spec = build.spec(resilience={"pod": {"limit": limit}})
+    view = build.view(faults=(build.fault("worker"),))
+    decision = decide(build.running(spec, pods=pods, nodes=nodes, view=view))
+    assert decision.status.restarts.summary == want_counters
+    assert [e.name for e in decision.status.nodes.excluded] == want_excluded
+    assert decision.status.incarnations == {"1": 1}
+
+
+def test_a_node_that_struck_out_is_excluded() -> None:
+    spec = {"resilience": {"node": {"strikes": 1}}}
+    decision = decide(with_faults(build.fault("exit"), spec=spec))
+    assert decision.status.restarts.summary == "0/0/0/1/0"
+    assert [e.name for e in decision.status.nodes.excluded] == ["n1"]
+
+
 def test_with_no_budget_left_the_job_fails_and_names_all() -> None:
     none = {rung: {"limit": 0} for rung in ("inJob", "pod", "node", "gang")}
     report = build.fault("exit", exit_code=137, message="last words")
