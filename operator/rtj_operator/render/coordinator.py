@@ -43,6 +43,14 @@ _CONTROL_RESOURCES: Final[Manifest] = {
     "requests": {"cpu": "100m", "memory": "512Mi"},
     "limits": {"memory": "2Gi"},
 }
+# A coordinator that stands still keeps its sockets open and its pod running, so nobody takes it for
+# lost. The kubelet, whom no NetworkPolicy stops, restarts it; what it knows is in coordinator.json.
+_LIVENESS: Final[Manifest] = {
+    "httpGet": {"path": "/healthz", "port": names.PORT_METRICS},
+    "periodSeconds": 5,
+    "timeoutSeconds": 5,
+    "failureThreshold": 3,
+}
 
 
 def build(
@@ -87,6 +95,7 @@ def _coordinator(common: Manifest) -> Manifest:
         "command": ["rtj-coordinator"],
         "ports": [_port(name, number) for name, number in ports],
         "resources": copy.deepcopy(_COORDINATOR_RESOURCES),
+        "livenessProbe": copy.deepcopy(_LIVENESS),
         "volumeMounts": [volumes.RUN_MOUNT, volumes.KEY_MOUNT],
     }
 

@@ -127,3 +127,13 @@ def test_control_container_never_sees_the_key() -> None:
     coordinator, control = a_coordinator(a_spec())["spec"]["containers"]
     assert "rtj-key" in [mount["name"] for mount in coordinator["volumeMounts"]]
     assert "rtj-key" not in [mount["name"] for mount in control["volumeMounts"]]
+
+
+def test_a_coordinator_that_stands_still_is_restarted_and_control_never() -> None:
+    coordinator, control = a_coordinator(a_spec())["spec"]["containers"]
+    probe = coordinator["livenessProbe"]
+    assert probe["httpGet"] == {"path": "/healthz", "port": names.PORT_METRICS}
+    # Not for a moment's pause, and well before anybody gives the job up.
+    assert 10 <= probe["periodSeconds"] * probe["failureThreshold"] <= 30
+    # A restart of control would end the rendezvous.
+    assert "livenessProbe" not in control
