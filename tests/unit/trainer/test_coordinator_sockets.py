@@ -271,6 +271,7 @@ async def test_nonsense_after_the_handshake_is_ignored(
             await worker.send(b'{"t":"beat","seq":"many"}')
             await worker.send(b'{"t":"later"}')
             await worker.send(DIRECTIVE)
+            await worker.send(WorkerDirective(state="park"))
             await operator.send(b"[]")
         await worker.send(b'{"t":"beat","seq":1,"invented_later":{"x":1}}')
         assert (await worker.expect(WorkerDirective)).state == "park"
@@ -280,9 +281,14 @@ async def test_nonsense_after_the_handshake_is_ignored(
             r for r in caplog.records if "ignored" in r.getMessage() and r.levelname == "WARNING"
         ]
         assert len(ignored) == 2, "once a connection"
+        shown = await coordinator.metrics()
+        assert 'rtj_bad_frames_total{reason="malformed"} 12.0' in shown
+        assert 'rtj_bad_frames_total{reason="misplaced"} 3.0' in shown
 
 
-async def test_a_frame_beyond_the_limit_ends_only_that_connection(tmp_path: Path) -> None:
+async def test_a_frame_beyond_the_limit_ends_only_that_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running(tmp_path) as coordinator:
         operator = await coordinator.connect(OPERATOR)
         worker = await coordinator.connect(WORKER)
@@ -290,6 +296,9 @@ async def test_a_frame_beyond_the_limit_ends_only_that_connection(tmp_path: Path
         assert await worker.receive() is None
         await operator.send(DIRECTIVE)
         await operator.expect(JobView, lambda view: view.directive_number == 1)
+        told = [r for r in caplog.records if "connection closed" in r.getMessage()]
+        assert [record.levelname for record in told] == ["WARNING"]
+        assert 'rtj_bad_frames_total{reason="oversized"} 1.0' in await coordinator.metrics()
 
 
 async def test_a_second_connection_of_a_pod_replaces_the_first(tmp_path: Path) -> None:

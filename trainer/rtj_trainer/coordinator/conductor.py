@@ -86,6 +86,11 @@ class Conductor:
         """Clients turned away at either socket, by reason."""
         return self.worker_endpoint.refusals + self.view_endpoint.refusals
 
+    @property
+    def bad_frames(self) -> Counter[str]:
+        """Frames ignored at either socket, by reason."""
+        return self.worker_endpoint.bad_frames + self.view_endpoint.bad_frames
+
     def abort(self) -> None:
         """Close all connections at once."""
         for peer in [*self._workers.values(), *self._viewers]:

@@ -62,7 +62,7 @@ async def _listen(settings: Settings, core: Core, conductor: Conductor) -> list[
         (_socket(names.WORKER_SOCKET_PATH, conductor.worker_endpoint), "", settings.worker_port),
         (_socket(names.VIEW_SOCKET_PATH, conductor.view_endpoint), "", settings.view_port),
         (
-            metrics.application(core, lambda: conductor.refusals),
+            metrics.application(core, lambda: conductor.refusals, lambda: conductor.bad_frames),
             settings.metrics_host,
             settings.metrics_port,
         ),

@@ -12,13 +12,16 @@ from rtj_trainer.coordinator.core import Core
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+Counts = Callable[[], Counter[str]]
+
 
 class CoordinatorCollector(Collector):
     """Reads the core when it is asked, so that nothing is kept twice."""
 
-    def __init__(self, core: Core, refusals: Callable[[], Counter[str]]) -> None:
+    def __init__(self, core: Core, refusals: Counts, bad_frames: Counts) -> None:
         self._core = core
         self._refusals = refusals
+        self._bad_frames = bad_frames
 
     def collect(self) -> Iterator[Metric]:
         """All families."""
@@ -38,12 +41,8 @@ class CoordinatorCollector(Collector):
         yield _counter("rtj_in_job_restarts", "Rounds after the first.", counts.in_job)
         yield _counter("rtj_faults", "Faults seen.", core.ledger.number)
         yield _counter("rtj_stale_directives", "Directives ignored.", core.intent.stale)
-        refused = CounterMetricFamily(
-            "rtj_refused_hellos", "Clients turned away, by reason.", labels=["reason"]
-        )
-        for reason, count in self._refusals().items():
-            refused.add_metric([reason], count)
-        yield refused
+        yield _by_reason("rtj_refused_hellos", "Clients turned away, by reason.", self._refusals())
+        yield _by_reason("rtj_bad_frames", "Frames ignored, by reason.", self._bad_frames())
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
@@ -54,6 +53,13 @@ def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(name, text, value=value)
 
 
+def _by_reason(name: str, text: str, counts: Counter[str]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=["reason"])
+    for reason, count in counts.items():
+        family.add_metric([reason], count)
+    return family
+
+
 def _connected(core: Core) -> int:
     return sum(1 for worker in core.table if worker.connection)
 
@@ -62,10 +68,10 @@ def _held(core: Core) -> int:
     return len(core.gang.seats) - len(core.gang.seats.vacant)
 
 
-def application(core: Core, refusals: Callable[[], Counter[str]]) -> web.Application:
+def application(core: Core, refusals: Counts, bad_frames: Counts) -> web.Application:
     """Serves both paths."""
     registry = CollectorRegistry()
-    registry.register(CoordinatorCollector(core, refusals))
+    registry.register(CoordinatorCollector(core, refusals, bad_frames))
 
     async def show(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": _CONTENT_TYPE})

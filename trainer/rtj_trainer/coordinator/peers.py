@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import msgspec
-from aiohttp import WSMsgType, web
+from aiohttp import WebSocketError, WSCloseCode, WSMsgType, web
 
 from rtj_api import auth
 from rtj_api.messages import (
@@ -46,13 +46,34 @@ class Identity:
     key: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A connection below the frames' meaning; `bad_frames` is its endpoint's."""
+
+    socket: web.WebSocketResponse
+    remote: str
+    bad_frames: Counter[str]
+
+    async def send(self, frame: Frame) -> None:
+        await self.socket.send_str(encode(frame).decode())
+
+    async def receive(self) -> bytes | str | None:
+        """The next frame's data; None when the connection ended, as it does at a broken frame."""
+        message = await self.socket.receive()
+        if message.type is WSMsgType.ERROR and isinstance(message.data, WebSocketError):
+            oversized = message.data.code == WSCloseCode.MESSAGE_TOO_BIG
+            self.bad_frames["oversized" if oversized else "malformed"] += 1
+            log.warning("%s: connection closed: %s", self.remote, message.data)
+        return message.data if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) else None
+
+
 class Peer:
     """One proven connection. What is offered last is sent; what was not sent yet is forgotten,
     because every frame carries the whole state."""
 
-    def __init__(self, hello: Hello, socket: web.WebSocketResponse, request: web.Request) -> None:
+    def __init__(self, hello: Hello, line: _Line, request: web.Request) -> None:
         self.hello = hello
-        self._socket = socket
+        self._line = line
         self._request = request
         self._next: str | None = None
         self._offered = asyncio.Event()
@@ -72,10 +93,11 @@ class Peer:
         """Frames until the connection ends; what does not decode is told once and skipped."""
         writing = asyncio.create_task(self._write())
         try:
-            while (data := await _receive(self._socket)) is not None:
+            while (data := await self._line.receive()) is not None:
                 try:
                     frame = decode(data)
                 except msgspec.DecodeError as error:
+                    self._line.bad_frames["malformed"] += 1
                     self._complain(f"frame not understood, ignored: {error}")
                 else:
                     yield frame
@@ -84,6 +106,7 @@ class Peer:
 
     def misplaced(self, frame: Frame) -> None:
         """A frame that this side does not take."""
+        self._line.bad_frames["misplaced"] += 1
         self._complain(f"{type(frame).__name__} is not for this side, ignored")
 
     async def _write(self) -> None:
@@ -94,7 +117,7 @@ class Peer:
                 text, self._next = self._next, None
                 if text is not None:
                     async with asyncio.timeout(SEND_SECONDS):
-                        await self._socket.send_str(text)
+                        await self._line.socket.send_str(text)
         except (OSError, TimeoutError, RuntimeError) as error:
             self._complain(f"cannot be written to: {error!r}")
             self.abort()
@@ -128,6 +151,8 @@ class Endpoint:
         self._open = 0
         # Clients turned away, by reason.
         self.refusals: Counter[str] = Counter()
+        # Frames that nothing was done with, by reason: malformed, misplaced, oversized.
+        self.bad_frames: Counter[str] = Counter()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """aiohttp's handler."""
@@ -138,11 +163,12 @@ class Endpoint:
             max_msg_size=self._max_frame_bytes, compress=False, timeout=_CLOSE_SECONDS
         )
         await socket.prepare(request)
+        line = _Line(socket, request.remote or "", self.bad_frames)
         self._open += 1
         try:
-            hello = await self._let_in(socket)
+            hello = await self._let_in(line)
             if hello is not None:
-                await self._serve(Peer(hello, socket, request))
+                await self._serve(Peer(hello, line, request))
         except OSError as error:
             log.debug("%s: connection ended: %r", request.remote, error)
         finally:
@@ -150,40 +176,40 @@ class Endpoint:
             await socket.close()
         return socket
 
-    async def _let_in(self, socket: web.WebSocketResponse) -> Hello | None:
+    async def _let_in(self, line: _Line) -> Hello | None:
         """The handshake; None if the client was turned away or left."""
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
-                return await self._shake_hands(socket)
+                return await self._shake_hands(line)
         except TimeoutError:
             self.refusals["timeout"] += 1
         except msgspec.DecodeError as error:
-            await self._refuse(socket, ("protocol", f"handshake not understood: {error}"))
+            await self._refuse(line, ("protocol", f"handshake not understood: {error}"))
         return None
 
-    async def _shake_hands(self, socket: web.WebSocketResponse) -> Hello | None:
-        raw = await _receive(socket)
+    async def _shake_hands(self, line: _Line) -> Hello | None:
+        raw = await line.receive()
         if raw is None:
             return None
         hello = self._decode(raw)
         refusal = self._check(hello)
         if refusal is not None or not isinstance(hello, Hello):
-            return await self._refuse(socket, refusal or ("protocol", "Hello was due"))
+            return await self._refuse(line, refusal or ("protocol", "Hello was due"))
         key, nonce = self._identity.key, auth.new_nonce()
         said = raw.encode() if isinstance(raw, str) else raw
-        await _send(socket, Challenge(nonce=nonce, proof=auth.proof(key, "server", said, nonce)))
-        answer = await _receive(socket)
+        await line.send(Challenge(nonce=nonce, proof=auth.proof(key, "server", said, nonce)))
+        answer = await line.receive()
         if answer is None:
             return None
         proof = self._decode(answer)
         if not isinstance(proof, Proof) or not auth.proves(key, "client", said, nonce, proof.proof):
-            return await self._refuse(socket, ("bad-proof", "the job's key is not known to you"))
+            return await self._refuse(line, ("bad-proof", "the job's key is not known to you"))
         refusal = self._admit(hello)
         if refusal is not None:
-            return await self._refuse(socket, refusal)
+            return await self._refuse(line, refusal)
         protocol = min(PROTOCOL_MAX, hello.protocol_max)
         incarnation = self._identity.incarnation
-        await _send(socket, Welcome(protocol=protocol, coordinator_incarnation=incarnation))
+        await line.send(Welcome(protocol=protocol, coordinator_incarnation=incarnation))
         return hello
 
     def _check(self, hello: Frame) -> Refusal | None:
@@ -196,18 +222,8 @@ class Endpoint:
             return "protocol", f"protocols {PROTOCOL_MIN} to {PROTOCOL_MAX} are spoken here"
         return None
 
-    async def _refuse(self, socket: web.WebSocketResponse, refusal: Refusal) -> None:
+    async def _refuse(self, line: _Line, refusal: Refusal) -> None:
         reason, message = refusal
         self.refusals[reason] += 1
         log.info("%s refused: %s: %s", self._role, reason, message)
-        await _send(socket, Refused(reason=reason, message=message))
-
-
-async def _send(socket: web.WebSocketResponse, frame: Frame) -> None:
-    await socket.send_str(encode(frame).decode())
-
-
-async def _receive(socket: web.WebSocketResponse) -> bytes | str | None:
-    """The next frame's data; None when the connection ended."""
-    message = await socket.receive()
-    return message.data if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) else None
+        await line.send(Refused(reason=reason, message=message))
