@@ -39,7 +39,6 @@ from rtj_trainer.nvrx.store import StoreClient, StoreError
 log = logging.getLogger("rtj.control")
 
 _READY_POLL_SECONDS: Final = 0.05
-_SEND_TIMEOUT_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 1.0
 _MAX_CLIENTS: Final = 8
 
