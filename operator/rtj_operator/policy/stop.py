@@ -60,14 +60,15 @@ def leave(plan: Plan) -> Plan:
     if not over and not _nothing_to_save(plan):
         text = "Ranks are saving and leaving."
         return with_condition(plan, ConditionType.SUSPENDED, "False", Reason.SUSPENDING, text)
+    how = _how_ranks_left(plan)
     plan = plan.write(recovery=None)
     if plan.past_active_deadline:
         limit = plan.spec.active_deadline_seconds
-        text = f"The job ran longer than spec.activeDeadlineSeconds ({limit} s)."
+        text = f"The job ran longer than spec.activeDeadlineSeconds ({limit} s). {how}."
         return fail(plan, Reason.ACTIVE_DEADLINE_EXCEEDED, text)
     text = "spec.suspend is true; set it to false to go on."
     plan = with_condition(plan, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, text)
-    return plan.tell("Normal", EventReason.SUSPENDED, "All ranks left; pods are deleted")
+    return plan.tell("Normal", EventReason.SUSPENDED, f"{how}; pods are deleted")
 
 
 def _nothing_to_save(plan: Plan) -> bool:
@@ -76,10 +77,30 @@ def _nothing_to_save(plan: Plan) -> bool:
     if not runs(plan.coordinator):
         return True
     if view is not None and view.run == plan.status.run:
-        return view.outcome.state in ("saved", "stopped") or (
+        return _have_left(plan) or (
             plan.live_view is not None and view.ranks_training == 0 and view.step < 0
         )
     return not any(runs(pod) for pod in plan.workers().values())
+
+
+def _have_left(plan: Plan) -> bool:
+    view = plan.view
+    if view is None or view.run != plan.status.run:
+        return False
+    return view.outcome.state in ("saved", "stopped")
+
+
+def _how_ranks_left(plan: Plan) -> str:
+    if _have_left(plan) or not any(runs(pod) for pod in plan.workers().values()):
+        return "All ranks left"
+    if not runs(plan.coordinator):
+        return "The coordinator does not run, so training ends at its last checkpoint"
+    if _nothing_to_save(plan):
+        return "No rank has trained yet"
+    return (
+        f"Not all ranks left within {grace(plan):.0f} s (terminationGracePeriodSeconds), so "
+        "training may end at its last checkpoint"
+    )
 
 
 def await_gang(plan: Plan) -> Plan:

@@ -4,10 +4,17 @@ from typing import Any
 
 import pytest
 
-from rtj_api.messages import Outcome, TerminationMessage
+from rtj_api.messages import JobView, Outcome, TerminationMessage
 from rtj_api.reasons import ConditionType, EventReason, Phase, Reason
 from rtj_operator.policy.decide import decide
-from rtj_operator.policy.decision import CreatePod, Decision, DeleteJob, DeletePod, SendDirective
+from rtj_operator.policy.decision import (
+    CreatePod,
+    Decision,
+    DeleteJob,
+    DeletePod,
+    EmitEvent,
+    SendDirective,
+)
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
 
@@ -165,10 +172,30 @@ def test_suspend(view: dict[str, Any], want_phase: Phase, want_stop: str) -> Non
         assert build.told(decision) == [EventReason.SUSPENDED]
 
 
-def test_without_a_coordinator_nobody_is_waited_for() -> None:
-    pods = (build.pod(0), build.pod(1), build.coordinator(phase="Failed"))
-    decision = decide(build.running(build.spec(suspend=True), pods=pods))
+SAVED = build.view(outcome=Outcome(state="saved"))
+UNHEARD = "The coordinator does not run, so training ends at its last checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("workers", "view", "want"),
+    [
+        pytest.param({}, build.view(), UNHEARD, id="nobody leads the ranks out"),
+        pytest.param({}, None, UNHEARD, id="nor was it ever heard"),
+        pytest.param({}, SAVED, "All ranks left", id="ranks had left before it ended"),
+        pytest.param({"phase": "Succeeded"}, None, "All ranks left", id="no worker runs"),
+    ],
+)
+def test_without_a_coordinator_nobody_is_waited_for_and_the_words_say_so(
+    workers: dict[str, Any], view: JobView | None, want: str
+) -> None:
+    pods = (build.pod(0, **workers), build.pod(1, **workers), build.coordinator(phase="Failed"))
+    blind: dict[str, Any] = {"pods": pods, "view": view, "view_connected": False}
+    decision = decide(build.running(build.spec(suspend=True), **blind))
     assert decision.status.phase is Phase.SUSPENDED
+    assert f"{want}; pods are deleted" in [e.message for e in build.actions(decision, EmitEvent)]
+    late = decide(build.running(build.spec(activeDeadlineSeconds=100), now=NOW + 100, **blind))
+    assert late.status.reason == Reason.ACTIVE_DEADLINE_EXCEEDED
+    assert want in late.status.message
 
 
 def test_ranks_that_do_not_leave_are_left_behind_after_the_grace() -> None:
@@ -179,6 +206,8 @@ def test_ranks_that_do_not_leave_are_left_behind_after_the_grace() -> None:
     assert first.wake_after_seconds == 30.0
     decision = decide(build.running(suspend, seen.job.status, now=NOW + 30))
     assert decision.status.phase is Phase.SUSPENDED
+    (event,) = build.actions(decision, EmitEvent)
+    assert event.message.startswith("Not all ranks left within 30 s")
 
 
 def test_faults_while_saving_start_no_recovery() -> None:
