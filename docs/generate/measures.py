@@ -26,7 +26,7 @@ def operator() -> str:
 
 def coordinator() -> str:
     """Of a job's coordinator."""
-    collector = CoordinatorCollector(Core("", Memory(), 0.0, 0.0), Counter)
+    collector = CoordinatorCollector(Core("", Memory(), 0.0, 0.0), Counter, Counter)
     return _table(map(_row, collector.collect()))
 
 
