@@ -60,7 +60,8 @@ class Heartbeat(ApiModel):
         default=600, description="Seconds without a step after which a rank hangs."
     )
     initial_rank_timeout_seconds: PositiveSeconds = Field(
-        default=1800, description="The same before a process's first step."
+        default=1800,
+        description="The same before a process's first step, from rtj_trainer.inprocess.run on.",
     )
 
 
