@@ -68,7 +68,9 @@ class Engine:
         )
         self._shell = Shell(settings.namespaces, self._queue.add)
         self._health = health.Health(client, self._reflectors, self._queue, leadership)
-        REGISTRY.register(metrics.JobCollector(lambda: self._caches.jobs))
+        REGISTRY.register(
+            metrics.JobCollector(lambda: self._caches.jobs, self._views.refused_hellos)
+        )
 
     async def run(self) -> None:
         """Watch, serve probes, and lead whenever the lease is held."""

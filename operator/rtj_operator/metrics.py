@@ -4,7 +4,7 @@ Labels are bounded: verbs, kinds, rungs, classes; per-job series end with their 
 """
 
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -76,11 +76,16 @@ def count_decision(job: JobObservation, decision: Decision) -> None:
 class JobCollector(Collector):
     """Figures of the jobs as they are when Prometheus asks, so that none outlives its job."""
 
-    def __init__(self, jobs: Callable[[], Iterable[Job]]) -> None:
+    def __init__(
+        self,
+        jobs: Callable[[], Iterable[Job]],
+        refused_hellos: Callable[[], Mapping[tuple[str, str], int]],
+    ) -> None:
         self._jobs = jobs
+        self._refused_hellos = refused_hellos
 
     def collect(self) -> Iterable[Metric]:
-        """Phases, steps, goodput."""
+        """Phases, steps, goodput, strangers."""
         labels = ["namespace", "job"]
         phases: Counts[str] = Counts()
         step = GaugeMetricFamily("rtj_job_step", "Highest training step", labels=labels)
@@ -99,4 +104,11 @@ class JobCollector(Collector):
         phase = GaugeMetricFamily("rtj_jobs", "Jobs by phase", labels=["phase"])
         for name, count in phases.items():
             phase.add_metric([name], count)
-        return phase, step, goodput
+        refused = GaugeMetricFamily(
+            "rtj_job_refused_hellos",
+            "Clients that the job's coordinator turned away since it started",
+            labels=labels,
+        )
+        for key, refusals in self._refused_hellos().items():
+            refused.add_metric(key, refusals)
+        return phase, step, goodput, refused

@@ -276,7 +276,7 @@ def urgency(old: JobView | None, new: JobView) -> float | None:
 
 
 def _without_progress(view: JobView) -> JobView:
-    """The view without what changes at every step or second."""
+    """The view without what changes at every step or second, or as often as a stranger likes."""
     workers = tuple(
         msgspec.structs.replace(worker, step=-1, silent_seconds=0.0) for worker in view.workers
     )
@@ -287,6 +287,7 @@ def _without_progress(view: JobView) -> JobView:
         highest_step=-1,
         checkpoint_step=-1,
         progress_age_seconds=0.0,
+        refused_hellos=0,
     )
 
 

@@ -35,6 +35,11 @@ class Views:
             link = self._replace(key, link, coordinator, epoch)
         return link.state
 
+    def refused_hellos(self) -> dict[JobKey, int]:
+        """How many clients each job's coordinator has turned away, as its newest view tells."""
+        views = {key: link.state.view for key, link in self._links.items()}
+        return {key: view.refused_hellos for key, view in views.items() if view is not None}
+
     def direct(self, key: JobKey, directive: JobDirective) -> None:
         """Make sure that the connected coordinator has this directive, now and after reconnects."""
         link = self._links.get(key)
