@@ -64,6 +64,7 @@ class _Line:
             oversized = message.data.code == WSCloseCode.MESSAGE_TOO_BIG
             self.bad_frames["oversized" if oversized else "malformed"] += 1
             log.warning("%s: connection closed: %s", self.remote, message.data)
+            return None
         return message.data if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) else None
 
 
