@@ -5,6 +5,7 @@ import threading
 from demo import faults, main_job, setup
 from demo.kube import Kube
 from localcluster.cluster import Cluster
+from rtj_api import names
 from tests.cluster import jobs
 from tests.cluster.conftest import wait_until
 
@@ -39,12 +40,17 @@ def test_a_leader_killed_during_a_node_replacement_repeats_and_loses_nothing(
     killer.join()
     watch.wait("recovery", lambda w: main_job.recovered(w, lives), 60)
     wait_until("a new leader", lambda: _leader(admin) not in ("", leader), 40)
-    wait_until("replacement", lambda: watch.status["workers"]["spares"] == 1, 60)
-    alive = [p for p in kube.pods("handover") if p.spec.node_name != victim.node]
-    slots = [p.metadata.labels["resilience.training/slot"] for p in alive
-             if p.metadata.labels["resilience.training/role"] == "worker"]  # fmt: skip
-    assert sorted(slots) == ["0", "1", "2"]
+    # Not by the status: until the new leader writes, it says what was before the fault.
+    wait_until("one pod a slot", lambda: _slots(kube, victim.node) == ["0", "1", "2"], 60)
+    wait_until("a spare in status", lambda: watch.status["workers"]["spares"] == 1, 30)
     assert watch.status["restarts"]["node"] == 1
+
+
+def _slots(kube: Kube, dead_node: str) -> list[str]:
+    """Slots of the worker pods that are not on the dead node, sorted, one entry a pod."""
+    labels = [p.metadata.labels for p in kube.pods("handover") if p.spec.node_name != dead_node]
+    workers = [each for each in labels if each[names.LABEL_ROLE] == names.ROLE_WORKER]
+    return sorted(each[names.LABEL_SLOT] for each in workers)
 
 
 def test_suspend_saves_and_resume_goes_on_where_it_was(kube: Kube, start) -> None:
