@@ -18,18 +18,9 @@ class NotLeader(KubeError):
     """A mutation was stopped before it was sent: this process does not hold the lease now."""
 
 
-class StatusCause(msgspec.Struct, frozen=True):
-    """metav1.StatusCause."""
-
-    reason: str = ""
-    message: str = ""
-    field: str = ""
-
-
 class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
     """metav1.StatusDetails."""
 
-    causes: tuple[StatusCause, ...] = ()
     retry_after_seconds: int = 0
 
 

@@ -39,7 +39,6 @@ class Meta(View, frozen=True, kw_only=True):
     resource_version: str = ""
     generation: int = 0
     labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
@@ -137,7 +136,6 @@ class ContainerStatus(View, frozen=True, kw_only=True):
 
     name: str
     state: ContainerState = ContainerState()
-    restart_count: int = 0
 
 
 class Condition(View, frozen=True, kw_only=True):
@@ -303,7 +301,6 @@ class LeaseSpec(View, frozen=True, kw_only=True):
     holder_identity: str = ""
     lease_duration_seconds: int = 0
     acquire_time: str = ""
-    renew_time: str = ""
     lease_transitions: int = 0
 
 

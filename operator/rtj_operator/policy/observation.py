@@ -26,7 +26,6 @@ class JobObservation:
     spec: ResilientTrainingJobSpec | None
     problem: str = ""
     status: ResilientTrainingJobStatus
-    annotations: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,6 @@ class ContainerObservation:
     reason: str = ""
     message: str = ""
     exit_code: int | None = None
-    restart_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +85,6 @@ class NodeObservation:
     ready_reason: str = ""
     unschedulable: bool = False
     deleting: bool = False
-    labels: dict[str, str] = field(default_factory=dict[str, str])
     # (key, value, effect)
     taints: tuple[tuple[str, str, str], ...] = ()
     # type -> (status, reason, message); Ready is not among them.
@@ -105,7 +102,6 @@ class ClaimObservation:
     bound: bool = False
     # Its class binds at the first pod (WaitForFirstConsumer): waiting for it would never end.
     waits_for_consumer: bool = False
-    volume: str = ""
     # Zones that the volume's nodeAffinity or zone label (or the class's topology) allow; empty:
     # unknown.
     zones: tuple[str, ...] = ()
@@ -121,8 +117,6 @@ class Refusal:
     name: str
     code: int
     message: str
-    since: float
-    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

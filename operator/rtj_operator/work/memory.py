@@ -85,16 +85,7 @@ class JobMemory:
 
     def refused(self, kind: str, name: str, error: ApiError) -> None:
         """The server refused a child; its words are kept for a condition."""
-        now, before = time.time(), self.refusal
-        same = before is not None and (before.kind, before.code) == (kind, error.code)
-        self.refusal = Refusal(
-            kind=kind,
-            name=name,
-            code=error.code,
-            message=error.message,
-            since=before.since if before is not None and same else now,
-            count=before.count + 1 if before is not None and same else 1,
-        )
+        self.refusal = Refusal(kind=kind, name=name, code=error.code, message=error.message)
         pause = REFUSED_PAUSE_SECONDS
         if error.code == 429:
             asked = max(error.retry_after_seconds, THROTTLED_PAUSE_SECONDS)

@@ -45,7 +45,6 @@ def job_observation(
         spec=spec,
         problem=problem,
         status=read_status(job.status),
-        annotations=meta.annotations,
     )
 
 
@@ -122,7 +121,6 @@ def node_observation(node: Node) -> NodeObservation:
         ready_reason=ready.reason,
         unschedulable=spec.unschedulable,
         deleting=meta.deleting,
-        labels=meta.labels,
         taints=tuple((taint.key, taint.value, taint.effect) for taint in spec.taints),
         conditions={
             name: (condition.status, condition.reason, condition.message)
@@ -145,19 +143,15 @@ def _container(item: ContainerStatus) -> ContainerObservation:
             reason=state.terminated.reason,
             message=state.terminated.message,
             exit_code=state.terminated.exit_code,
-            restart_count=item.restart_count,
         )
     if state.running is not None:
-        return ContainerObservation(
-            name=item.name, state="running", restart_count=item.restart_count
-        )
+        return ContainerObservation(name=item.name, state="running")
     waiting = state.waiting
     return ContainerObservation(
         name=item.name,
         state="waiting",
         reason=waiting.reason if waiting else "",
         message=waiting.message if waiting else "",
-        restart_count=item.restart_count,
     )
 
 

@@ -71,14 +71,12 @@ class ClaimReader:
             return ClaimObservation(
                 name=name,
                 exists=True,
-                volume=claim.spec.volume_name,
                 message=f"its volume {claim.spec.volume_name} does not exist",
             )
         return ClaimObservation(
             name=name,
             exists=True,
             bound=True,
-            volume=volume.metadata.name,
             zones=volume_zones(volume),
         )
 

@@ -8,7 +8,6 @@ from rtj_api.reasons import ConditionType, Phase, Reason
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.observation import ContainerObservation, Refusal
 from tests.unit.policy import build
-from tests.unit.policy.build import NOW
 
 
 def waiting(reason: str, message: str = "") -> tuple[ContainerObservation, ...]:
@@ -52,18 +51,14 @@ PENDING: dict[str, Any] = {"phase": "Pending"}
         ),
         pytest.param(
             (),
-            {
-                "refusal": Refusal(
-                    kind="Pod", name="p", code=403, message="exceeded quota: q", since=NOW
-                )
-            },
+            {"refusal": Refusal(kind="Pod", name="p", code=403, message="exceeded quota: q")},
             Reason.QUOTA_EXCEEDED,
             "exceeded quota: q",
             id="quota",
         ),
         pytest.param(
             (),
-            {"refusal": Refusal(kind="Pod", name="p", code=422, message="bad label", since=NOW)},
+            {"refusal": Refusal(kind="Pod", name="p", code=422, message="bad label")},
             Reason.POD_REFUSED,
             "Pod p was refused: bad label",
             id="the API server's words",
