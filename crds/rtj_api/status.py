@@ -209,8 +209,6 @@ class ResilientTrainingJobStatus(ApiModel):
     # Run number; a new one is a new rendezvous of every launcher (Gang). 0: not started.
     run: int = 0
     round: int = -1
-    # Hash of nodes and template that the current run uses.
-    run_hash: Annotated[str, Field(max_length=64)] = ""
     # In-job restarts asked of the coordinator (JobDirective.restart).
     restart_requests: int = 0
     start_time: Time | None = None

@@ -5,7 +5,6 @@ from rtj_api.status import WorkersStatus
 from rtj_operator.policy import control, workers, zone
 from rtj_operator.policy.conditions import with_condition
 from rtj_operator.policy.plan import Plan
-from rtj_operator.render.run_hash import run_hash
 
 
 def begin(plan: Plan) -> Plan:
@@ -42,7 +41,6 @@ def _new_run(plan: Plan) -> Plan:
     plan = plan.write(
         run=plan.status.run + 1,
         round=-1,
-        run_hash=run_hash(plan.spec),
         start_time=plan.now_text,
         workers=WorkersStatus(desired=plan.spec.nodes),
         recovery=None,

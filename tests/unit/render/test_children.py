@@ -1,13 +1,9 @@
-"""Services, policy, key and the hash of a run."""
+"""Services, policy and key."""
 
 import base64
-from typing import Any
-
-import pytest
 
 from rtj_operator.render import network_policy, secret, services
-from rtj_operator.render.run_hash import run_hash
-from tests.unit.render.builders import JOB, a_spec, a_template
+from tests.unit.render.builders import JOB
 
 SAME_JOB = {"matchLabels": {"resilience.training/job-uid": JOB.uid}}
 
@@ -54,25 +50,3 @@ def test_key_file_is_the_key_as_hex() -> None:
     manifest = secret.key_secret(JOB, b"\x01\xff" * 16)
     assert base64.b64decode(manifest["data"]["key"]) == b"01ff" * 16
     assert manifest["immutable"] is True
-
-
-def test_hash_is_the_same_for_another_order_of_keys() -> None:
-    turned = dict(reversed(list(a_template()["spec"]["containers"][0].items())))
-    assert run_hash(a_spec()) == run_hash(a_spec(a_template(turned)))
-
-
-@pytest.mark.parametrize(
-    ("change", "want_same"),
-    [
-        pytest.param({"nodes": 3}, False, id="nodes"),
-        pytest.param({"processesPerNode": 2}, False, id="processes per node"),
-        pytest.param({"instanceType": "p5.48xlarge"}, False, id="instance type"),
-        pytest.param({"storage": {"zone": "z"}}, False, id="storage"),
-        pytest.param({"template": a_template(priorityClassName="x")}, False, id="template"),
-        pytest.param({"spares": 2}, True, id="spares may change in a run"),
-        pytest.param({"suspend": True}, True, id="suspend is no change"),
-        pytest.param({"resilience": {"pod": {"limit": 1}}}, True, id="budgets may change in a run"),
-    ],
-)
-def test_hash_tells_what_a_run_is_made_of(change: dict[str, Any], want_same: bool) -> None:
-    assert (run_hash(a_spec()) == run_hash(a_spec(**change))) is want_same
