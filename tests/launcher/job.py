@@ -7,7 +7,6 @@ played by killing the agent and everything below it.
 import asyncio
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,15 +25,9 @@ from rtj_api.messages import JobDirective, JobView
 from rtj_trainer.beats import BeatReader
 from rtj_trainer.prctl import die_with_parent
 from tests.launcher.operator_end import OperatorEnd, view_url
+from tests.ports import free_port
 
 _POLL_SECONDS = 0.01
-
-
-def free_port() -> int:
-    """A port that nobody holds now on any address."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
 
 
 def _free_network() -> str:

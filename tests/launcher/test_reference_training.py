@@ -3,7 +3,6 @@
 import itertools
 import os
 import re
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 
 from rtj_trainer.beats import BeatReader, BeatRecord, fault_marks
 from rtj_trainer.checkpoint import folder
+from tests.ports import free_port
 
 _STEP = re.compile(r"rank=0 step=(\d+) loss=(\S+) .*round=(\d+) iteration=(\d+)")
 _STEPS = 14
@@ -47,19 +47,13 @@ class Ended:
         return BeatReader(self.shm).read()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def _command() -> list[str]:
     return [
         str(Path(sys.executable).with_name("ft_launcher")),
         "--nnodes=1",
         "--nproc-per-node=2",
         "--rdzv-backend=c10d",
-        f"--rdzv-endpoint=127.0.0.1:{_free_port()}",
+        f"--rdzv-endpoint=127.0.0.1:{free_port()}",
         "--rdzv-id=reference",
         "--local-addr=127.0.0.1",
         "--monitor-interval=0.1",

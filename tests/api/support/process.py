@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from tests.api.support.server import free_port
+from tests.ports import free_port
 
 STOP_SECONDS = 15
 

@@ -8,7 +8,8 @@ from typing import Final, Self
 import aiohttp
 from aiohttp import web
 
-from tests.api.support.server import ApiServer, free_port
+from tests.api.support.server import ApiServer
+from tests.ports import free_port
 
 READS: Final = frozenset({"GET", "HEAD"})
 # Of one connection only; the others are passed on.

@@ -3,7 +3,6 @@
 import base64
 import json
 import secrets
-import socket
 import ssl
 import subprocess
 import time
@@ -16,21 +15,10 @@ from typing import Any
 import yaml
 
 from localcluster import programs
+from tests.ports import free_port
 
 READY_SECONDS = 60
 STOP_SECONDS = 30
-
-
-def free_port() -> int:
-    """A port that nobody listens on now, below those that the kernel gives to outgoing
-    connections: one of these may be taken again at any moment."""
-    while True:
-        port = secrets.SystemRandom().randrange(10_000, 32_000)
-        try:
-            with socket.create_server(("127.0.0.1", port)):
-                return port
-        except OSError:
-            continue
 
 
 def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import secrets
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -34,17 +33,12 @@ from rtj_api.messages import (
 )
 from rtj_trainer.coordinator import main, peers
 from rtj_trainer.coordinator.settings import Settings, SettingsError
+from tests.ports import free_port
 
 JOB = "job-uid"
 WORKER = Hello(role="worker", job_uid=JOB, nonce="n", pod_uid="pod-0", pod_name="w", slot=0)
 OPERATOR = Hello(role="operator", job_uid=JOB, nonce="n", epoch=3)
 DIRECTIVE = JobDirective(epoch=3, number=1, run=1, nodes=1, processes_per_node=1, pods={"pod-0": 0})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _any(_: Frame) -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,14 +19,9 @@ from rtj_trainer.coordinator.control_wire import (
 )
 from rtj_trainer.nvrx.rendezvous import Rendezvous, Rounds
 from rtj_trainer.nvrx.store import StoreClient, StoreError
+from tests.ports import free_port
 
 _DEADLINE_SECONDS = 60.0
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 async def _until[T](what: str, read: Callable[[], Awaitable[T | None]]) -> T:
@@ -77,7 +71,7 @@ async def _start_control(folder: Path, port: int) -> asyncio.subprocess.Process:
 
 @asynccontextmanager
 async def _control(folder: Path) -> AsyncIterator[Control]:
-    port = _free_port()
+    port = free_port()
     process = await _start_control(folder, port)
     try:
         reader, writer = await _until("control socket", lambda: _open(folder / "control.sock"))
