@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.console import Console
 
 from bench import audit, operator_pod
@@ -87,17 +88,18 @@ class Bench:
 
 
 def _manifest() -> str:
-    """The demo's job under another name, long enough for all measurements."""
-    text = (setup.EXAMPLES / "demo.yaml").read_text()
-    lines = []
-    for line in text.splitlines():
-        if "--steps=" in line:
-            head, _, tail = line.partition("--steps=")
-            line = f"{head}--steps={STEPS}{tail.lstrip('0123456789')}"
-        lines.append(
-            line.replace("name: demo", f"name: {JOB}", 1) if "name: demo" in line else line
-        )
-    return "\n".join(lines).replace(f"{JOB}-checkpoints", "demo-checkpoints")
+    """The demo's job under another name, long enough for all measurements, and patient: so many
+    faults on purpose would exclude the nodes and use up the budgets."""
+    job = yaml.safe_load((setup.EXAMPLES / "demo.yaml").read_text())
+    job["metadata"]["name"] = JOB
+    rungs = ("inProcess", "inJob", "pod", "node", "gang")
+    for rung in rungs:
+        job["spec"]["resilience"].setdefault(rung, {})["limit"] = 100
+    job["spec"]["resilience"]["node"]["strikes"] = 100
+    trainer = job["spec"]["template"]["spec"]["containers"][0]
+    kept = [arg for arg in trainer["args"] if not arg.startswith("--steps=")]
+    trainer["args"] = [*kept, f"--steps={STEPS}"]
+    return yaml.safe_dump(job)
 
 
 def _kill_agent(bench: Bench, rank: int) -> Injected:
