@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.api)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ApiServer]:
     """etcd and API server, without our CRD."""
     running = ApiServer(tmp_path_factory.mktemp("api-server"))
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ApiServer]:
         running.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def prepared(server: ApiServer) -> ApiServer:
     """With the CRD, and the rights that the chart gives to the operator."""
     kubectl = [str(server.program("kubectl"))]
@@ -94,19 +94,19 @@ async def namespace(api: Api) -> AsyncGenerator[str]:
     await api.delete(f"/api/v1/namespaces/{name}/pods", grace_seconds=0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kubectl(prepared: ApiServer) -> Kubectl:
     """kubectl and helm, as the administrator."""
     return Kubectl(prepared)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def master_key() -> bytes:
     """The operator's master key."""
     return secrets.token_hex(32).encode()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def master_key_file(tmp_path_factory: pytest.TempPathFactory, master_key: bytes) -> Path:
     """The same, as mounted from its Secret."""
     path = tmp_path_factory.mktemp("master") / "key"

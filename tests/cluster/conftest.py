@@ -1,4 +1,7 @@
-"""One real cluster for the suite, with the operator from its chart; one namespace a test."""
+"""One real cluster for the suite, with the operator from its chart; one namespace a test.
+
+It ends with the suite, not with the whole run: the suites after it measure seconds.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(400))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
     """Four nodes with images; what an earlier run left is removed first."""
     cluster = Cluster(INSTANCE)
@@ -37,7 +40,7 @@ def cluster() -> Iterator[Cluster]:
         cluster.down()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin(cluster: Cluster) -> Kube:
     """The cluster with the operator in it."""
     kube = Kube(cluster.kubeconfig, cluster.program)
