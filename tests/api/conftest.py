@@ -100,6 +100,15 @@ def kubectl(prepared: ApiServer) -> Kubectl:
     return Kubectl(prepared)
 
 
+@pytest.fixture
+def as_admin(prepared: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This very process is the administrator, whatever KUBECONFIG said when it began: the
+    kubernetes package reads that once, at import."""
+    path = str(prepared.kubeconfig(prepared.admin_token, "admin"))
+    monkeypatch.setenv("KUBECONFIG", path)
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", path)
+
+
 @pytest.fixture(scope="package")
 def master_key() -> bytes:
     """The operator's master key."""

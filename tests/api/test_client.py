@@ -14,7 +14,6 @@ from rtj_operator.remedy import taints
 from tests.api.support.api import Api, ApiFailure, Json
 from tests.api.support.jobs import core, job, jobs
 from tests.api.support.kubelet import Kubelet
-from tests.api.support.server import ApiServer
 
 FOREIGN: Json = {"key": "other/owner", "value": "x", "effect": "NoSchedule"}
 
@@ -31,10 +30,7 @@ def lease() -> Lease:
 
 
 @pytest.fixture
-async def client(
-    prepared: ApiServer, lease: Lease, monkeypatch: pytest.MonkeyPatch
-) -> AsyncGenerator[KubeClient]:
-    monkeypatch.setenv("KUBECONFIG", str(prepared.kubeconfig(prepared.admin_token, "admin")))
+async def client(as_admin: None, lease: Lease) -> AsyncGenerator[KubeClient]:
     async with KubeClient(Credentials(), lambda: lease.left) as client:
         yield client
 

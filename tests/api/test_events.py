@@ -12,14 +12,10 @@ from rtj_operator.policy.decision import EmitEvent
 from rtj_operator.render.objects import JobRef
 from tests.api.support.api import Api, Json
 from tests.api.support.jobs import core
-from tests.api.support.server import ApiServer
 
 
 @pytest.fixture
-async def recorder(
-    prepared: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> AsyncGenerator[EventRecorder]:
-    monkeypatch.setenv("KUBECONFIG", str(prepared.kubeconfig(prepared.admin_token, "admin")))
+async def recorder(as_admin: None) -> AsyncGenerator[EventRecorder]:
     async with KubeClient(Credentials(), lambda: 60.0) as client:
         yield EventRecorder(client, "test")
 

@@ -5,8 +5,6 @@ import signal
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 
-import pytest
-
 from rtj_operator.kube.client import KubeClient
 from rtj_operator.kube.credentials import Credentials
 from rtj_operator.kube.informer import Reflector
@@ -49,9 +47,8 @@ async def test_what_was_deleted_while_the_watch_was_cut_leaves_no_ghost(
 
 
 async def test_reflector_whose_history_is_compacted_reports_what_it_missed(
-    api: Api, prepared: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+    api: Api, prepared: ApiServer, namespace: str, as_admin: None
 ) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(prepared.kubeconfig(prepared.admin_token, "admin")))
     for name in ("stays", "goes"):
         await api.create(core(namespace, "pods"), pod(name))
     gone: list[str] = []
