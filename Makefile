@@ -40,7 +40,7 @@ generate: venv ## Files made from code: the CRD, its copy in the chart, golden m
 	$(PY) -m tests.api.chart_golden --write
 	$(PY) -m docs.generate --write
 
-demo: venv ## Cluster, images, operator, a job, three faults, a report (first run: about 12 minutes)
+demo: venv ## Cluster, images, operator, a job, three faults, a report (first run: about 11 minutes)
 	@$(PY) -m demo
 
 demo-down: venv ## Remove every trace of the demo's cluster
