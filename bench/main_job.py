@@ -63,11 +63,11 @@ class Bench:
 
     def recover(self, figure: str, inject: Callable[[], Injected], keep: Callable[[], Any]) -> None:
         """Inject, wait for the recovery, check that `keep` is what it was."""
-        self.watch.wait_step(self.watch.highest_step + SETTLE_STEPS, 120)
-        before = keep()
-        lives = {step.life for step in self.watch.sorted_steps()}
-        fault = inject()
-        self.watch.wait("recovery", lambda w: main_job.recovered(w, lives), 120)
+
+        def look_and_inject() -> tuple[Any, Injected]:
+            return keep(), inject()
+
+        before, fault = main_job.recover_from(self.watch, look_and_inject, SETTLE_STEPS, 120)
         result = judge(fault, time.time(), self.watch.sorted_steps(), list(self.watch.changes))
         after = keep()
         if before != after:
@@ -116,10 +116,9 @@ def _kill_agent(bench: Bench, rank: int) -> Injected:
 
 def _known(bench: Bench) -> None:
     """Container dies -> the status says so."""
-    bench.watch.wait_step(bench.watch.highest_step + SETTLE_STEPS, 120)
-    lives = {step.life for step in bench.watch.sorted_steps()}
-    fault = _kill_agent(bench, rank=3)
-    bench.watch.wait("recovery", lambda w: main_job.recovered(w, lives), 120)
+    fault = main_job.recover_from(
+        bench.watch, lambda: _kill_agent(bench, rank=3), SETTLE_STEPS, 120
+    )
     result = judge(fault, time.time(), bench.watch.sorted_steps(), list(bench.watch.changes))
     if result.detected_s is None:
         raise Broken("the status never named the dead container")

@@ -1,7 +1,6 @@
 """The demo's faults, each a named value: what is done, to whom, and at which rung it should end."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from demo.kube import Kube
@@ -94,6 +93,3 @@ def _exec(kube: Kube, pod: str, *command: str, container: str = names.CONTAINER_
     now = time.time()
     kube.kubectl("exec", pod, "-c", container, "--", *command)
     return now
-
-
-Inject = Callable[[], Injected]

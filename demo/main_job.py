@@ -45,17 +45,34 @@ def run(
     tell(f"first training step after {first.unix - created:.1f} s", "green")
     injected: list[Injected] = []
     for inject in injections:
-        watch.wait_step(watch.highest_step + STEPS_BETWEEN_FAULTS, RECOVERY_SECONDS)
-        lives = {step.life for step in watch.sorted_steps()}
-        fault = inject()
+        fault = recover_from(watch, _told(inject, tell), STEPS_BETWEEN_FAULTS, RECOVERY_SECONDS)
         injected.append(fault)
-        tell(f"fault: {fault.kind}, {fault.target}", "bold red")
-        watch.wait("recovery", lambda w, lives=lives: recovered(w, lives), RECOVERY_SECONDS)
         result = judge(fault, time.time(), watch.sorted_steps(), list(watch.changes))
         tell(f"training again after {result.recovered_s:.1f} s", "green")
     watch.wait("completion", lambda w: w.status.get("phase") == "Complete", FINISH_SECONDS)
     tell("training finished", "bold green")
     return MainJobResult(created, _judge_all(injected, watch))
+
+
+def recover_from[T](
+    watch: JobWatch, inject: Callable[[], T], settle_steps: int, seconds: float
+) -> T:
+    """Let the job make some steps, break it, and wait until it is beyond where it was; returns what
+    `inject` does. TimeoutError when either takes longer than `seconds`."""
+    watch.wait_step(watch.highest_step + settle_steps, seconds)
+    lives = {step.life for step in watch.sorted_steps()}
+    fault = inject()
+    watch.wait("recovery", lambda w: recovered(w, lives), seconds)
+    return fault
+
+
+def _told(inject: Inject, tell: Tell) -> Inject:
+    def inject_and_tell() -> Injected:
+        fault = inject()
+        tell(f"fault: {fault.kind}, {fault.target}", "bold red")
+        return fault
+
+    return inject_and_tell
 
 
 def recovered(watch: JobWatch, lives: set[str]) -> bool:

@@ -14,18 +14,11 @@ def _uids(kube: Kube, job: str) -> set[str]:
     }
 
 
-def _recover(watch, inject):
-    watch.wait_step(watch.highest_step + 5, 90)
-    lives = {step.life for step in watch.sorted_steps()}
-    inject()
-    watch.wait("recovery", lambda w: main_job.recovered(w, lives), 60)
-
-
 def test_a_dead_nvrx_control_means_a_new_run_in_the_same_pods(kube: Kube, start) -> None:
     watch = start(jobs.demo_job("control", steps=1000))
     watch.wait_step(1, 90)
     before = _uids(kube, "control")
-    _recover(watch, lambda: faults.kill_control(kube, "control"))
+    main_job.recover_from(watch, lambda: faults.kill_control(kube, "control"), 5, 60)
     assert _uids(kube, "control") == before
     assert watch.status["run"] == 2
     entry = (watch.status["history"] or [watch.status["recovery"]])[-1]
@@ -37,7 +30,7 @@ def test_a_deleted_coordinator_pod_is_replaced_and_workers_stay(kube: Kube, star
     watch.wait_step(1, 90)
     before = _uids(kube, "coordinator")
     pod = names.coordinator_pod("coordinator", 0)
-    _recover(watch, lambda: kube.kubectl("delete", "pod", pod, "--wait=false"))
+    main_job.recover_from(watch, lambda: kube.kubectl("delete", "pod", pod, "--wait=false"), 5, 60)
     assert _uids(kube, "coordinator") == before
     assert watch.status["coordinator"]["incarnation"] == 1
     assert watch.status["nodes"].get("excluded", []) == []

@@ -10,14 +10,6 @@ from tests.cluster import jobs
 from tests.cluster.conftest import wait_until
 
 
-def _recover(watch, inject):
-    """Inject a fault and wait for the first new step; the status entries that came of it."""
-    watch.wait_step(watch.highest_step + 8, 90)
-    lives = {step.life for step in watch.sorted_steps()}
-    inject()
-    watch.wait("recovery", lambda w: main_job.recovered(w, lives), 90)
-
-
 def test_each_rung_brings_training_back_and_the_job_completes(
     kube: Kube, healthy: Cluster, start
 ) -> None:
@@ -26,15 +18,15 @@ def test_each_rung_brings_training_back_and_the_job_completes(
     watch.wait_step(1, 90)
 
     pids = {rank.rank: rank.pid for rank in faults.ranks(kube, job)}
-    _recover(watch, lambda: faults.raise_exception(kube, job, rank=2))
+    main_job.recover_from(watch, lambda: faults.raise_exception(kube, job, rank=2), 8, 90)
     assert {rank.rank: rank.pid for rank in faults.ranks(kube, job)} == pids
 
     pods = {rank.rank: rank.pod for rank in faults.ranks(kube, job)}
-    _recover(watch, lambda: faults.kill_process(kube, job, rank=1))
+    main_job.recover_from(watch, lambda: faults.kill_process(kube, job, rank=1), 8, 90)
     assert {rank.rank: rank.pod for rank in faults.ranks(kube, job)} == pods
 
     victim = faults.rank_of(kube, job, 3)
-    _recover(watch, lambda: healthy.fault.kill_node(victim.node))
+    main_job.recover_from(watch, lambda: healthy.fault.kill_node(victim.node), 8, 90)
     after = {rank.rank: rank for rank in faults.ranks(kube, job)}
     assert {r: after[r].pod for r in (0, 1)} == {r: pods[r] for r in (0, 1)}
     assert after[3].node != victim.node

@@ -8,20 +8,13 @@ from tests.cluster import jobs
 from tests.cluster.conftest import wait_until
 
 
-def _break(watch, inject, seconds: float = 60) -> None:
-    watch.wait_step(watch.highest_step + 5, 90)
-    lives = {step.life for step in watch.sorted_steps()}
-    inject()
-    watch.wait("recovery", lambda w: main_job.recovered(w, lives), seconds)
-
-
 def test_a_frozen_node_loses_its_position_to_the_spare_and_is_fenced_when_it_thaws(
     kube: Kube, healthy: Cluster, start
 ) -> None:
     watch = start(jobs.demo_job("frozen", steps=100_000))
     watch.wait_step(1, 90)
     victim = faults.rank_of(kube, "frozen", 3)
-    _break(watch, lambda: healthy.fault.freeze_node(victim.node))
+    main_job.recover_from(watch, lambda: healthy.fault.freeze_node(victim.node), 5, 60)
     lives = {step.life for step in watch.sorted_steps()}
     healthy.fault.thaw_node(victim.node)
     watch.wait_step(watch.highest_step + 30, 90)
@@ -36,7 +29,7 @@ def test_a_node_cut_off_from_the_network_is_replaced_and_stays_out_when_it_retur
     watch = start(jobs.demo_job("cut", steps=100_000))
     watch.wait_step(1, 90)
     victim = faults.rank_of(kube, "cut", 3)
-    _break(watch, lambda: healthy.fault.partition_node(victim.node))
+    main_job.recover_from(watch, lambda: healthy.fault.partition_node(victim.node), 5, 60)
     lives = {step.life for step in watch.sorted_steps()}
     healthy.fault.heal_node(victim.node)
     watch.wait_step(watch.highest_step + 30, 90)
@@ -49,7 +42,9 @@ def test_a_deleted_worker_pod_is_replaced_without_blaming_its_node(kube: Kube, s
     watch.wait_step(1, 90)
     victim = faults.rank_of(kube, "deleted", 3)
     survivors = {r.pod for r in faults.ranks(kube, "deleted") if r.rank < 2}
-    _break(watch, lambda: kube.kubectl("delete", "pod", victim.pod, "--wait=false"))
+    main_job.recover_from(
+        watch, lambda: kube.kubectl("delete", "pod", victim.pod, "--wait=false"), 5, 60
+    )
     assert {r.pod for r in faults.ranks(kube, "deleted") if r.rank < 2} == survivors
     wait_until("new spare", lambda: watch.status["workers"]["spares"] == 1, 60)
     assert watch.status["nodes"].get("excluded", []) == []
@@ -61,5 +56,5 @@ def test_a_node_that_dies_without_a_spare_waits_for_a_new_pod_elsewhere(
     watch = start(jobs.demo_job("spareless", steps=100_000, spares=0))
     watch.wait_step(1, 90)
     victim = faults.rank_of(kube, "spareless", 2)
-    _break(watch, lambda: healthy.fault.kill_node(victim.node), seconds=120)
+    main_job.recover_from(watch, lambda: healthy.fault.kill_node(victim.node), 5, 120)
     assert faults.rank_of(kube, "spareless", 2).pod == names.worker_pod("spareless", 1, 1)

@@ -28,6 +28,19 @@ from tests.launcher.operator_end import OperatorEnd, view_url
 from tests.ports import free_port
 
 _POLL_SECONDS = 0.01
+# A small model that trains until it is told to stop.
+TRAIN = (
+    "python",
+    "-m",
+    "rtj_trainer.reference",
+    "--steps=100000",
+    "--step-seconds=0.1",
+    "--save-every=5",
+    "--dim=64",
+    "--layers=2",
+    "--seq=16",
+    "--batch=1",
+)
 
 
 def _free_network() -> str:

@@ -12,20 +12,8 @@ import psutil
 
 from rtj_api.messages import FaultReport, JobView
 from rtj_trainer import faults
-from tests.launcher.job import Job, Worker, poll_until, ranks_by_position, running_job
+from tests.launcher.job import TRAIN, Job, Worker, poll_until, ranks_by_position, running_job
 
-TRAIN = (
-    "python",
-    "-m",
-    "rtj_trainer.reference",
-    "--steps=100000",
-    "--step-seconds=0.1",
-    "--save-every=5",
-    "--dim=64",
-    "--layers=2",
-    "--seq=16",
-    "--batch=1",
-)
 _WAIT_SECONDS = 120
 
 

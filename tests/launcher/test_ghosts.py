@@ -7,20 +7,8 @@ import signal
 from rtj_api import names
 from rtj_trainer.nvrx.rendezvous import Rendezvous, Rounds
 from rtj_trainer.nvrx.store import StoreClient
-from tests.launcher.job import Job, Worker, ranks_by_position, running_job
+from tests.launcher.job import TRAIN, Job, Worker, ranks_by_position, running_job
 
-TRAIN = (
-    "python",
-    "-m",
-    "rtj_trainer.reference",
-    "--steps=100000",
-    "--step-seconds=0.1",
-    "--save-every=5",
-    "--dim=64",
-    "--layers=2",
-    "--seq=16",
-    "--batch=1",
-)
 _WAIT_SECONDS = 120
 
 
