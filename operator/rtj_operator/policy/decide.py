@@ -1,10 +1,10 @@
 """The operator's brain: one snapshot in, the next status and the effects out.
 
 The order of the rules is behaviour. First whatever ends the job, so that no recovery starts on
-its way out; then what happened since the last look, control before workers, since a lost
-coordinator explains silent workers; then what is overdue; last what people read. Effects follow
-from the status so decided, never from a rule's memory of this pass, so that after a crash between
-status write and effect the next pass finds the same left to do.
+its way out, and what broke before is counted; then what happened since the last look, control
+before workers, since a lost coordinator explains silent workers; then what is overdue; last what
+people read. Effects follow from the status so decided, never from a rule's memory of this pass, so
+that after a crash between status write and effect the next pass finds the same left to do.
 """
 
 from typing import Final
@@ -13,6 +13,7 @@ from rtj_operator.policy import (
     absorb,
     accept,
     available,
+    closing,
     control,
     directive,
     ladder,
@@ -30,6 +31,7 @@ from rtj_operator.policy.observation import Observation
 from rtj_operator.policy.plan import Plan, Rule
 
 RULES: Final[tuple[Rule, ...]] = (
+    closing.take_in,
     stop.complete,
     stop.leave,
     lifecycle.begin,

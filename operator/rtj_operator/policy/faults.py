@@ -124,10 +124,10 @@ def _judge_lost_worker(plan: Plan, report: FaultReport) -> tuple[Plan, Verdict |
     pod = _pod_of(plan, report)
     if pod is None:
         name = f"slot {report.slot}, incarnation {report.incarnation}"
-        return plan, _lost(report, None, gone(name))
+        return plan, lost(report, None, gone(name))
     found = finding(plan, pod)
     if found is not None:
-        return plan, _lost(report, pod, found)
+        return plan, lost(report, pod, found)
     sign = Signal.JUDGING if report.position >= 0 else Signal.JUDGING_SPARE
     plan, over = lasted(plan, sign, pod.name, SETTLE_SECONDS)
     if not over:
@@ -138,10 +138,11 @@ def _judge_lost_worker(plan: Plan, report: FaultReport) -> tuple[Plan, Verdict |
         return plan, _verdict(
             report, pod, FaultClass.HANG, ENTRY[FaultClass.HANG], reason, lost=False
         )
-    return plan, _lost(report, pod, unreachable(pod))
+    return plan, lost(report, pod, unreachable(pod))
 
 
-def _lost(report: FaultReport, pod: PodObservation | None, found: Finding) -> Verdict:
+def lost(report: FaultReport, pod: PodObservation | None, found: Finding) -> Verdict:
+    """The verdict on a worker that is lost, by how the cluster says it was."""
     return _verdict(report, pod, found.fault_class, found.rung, found.reason, lost=True)
 
 

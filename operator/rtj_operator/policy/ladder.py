@@ -40,6 +40,13 @@ def take(plan: Plan, verdict: Verdict) -> Plan:
     return _again(plan, current, verdict)
 
 
+def record(plan: Plan, verdict: Verdict, seconds: float, lost_steps: int | None) -> Plan:
+    """Count a fault that is over without acting on it; a node that it accuses stays accused."""
+    plan = budgets.count(_tell(plan, verdict, verdict.rung), verdict.rung)
+    plan = recovery.remember(plan, verdict, verdict.rung, seconds, lost_steps)
+    return _exclude(plan, verdict) if _accuses(verdict) else plan
+
+
 def climb_overdue(plan: Plan) -> Plan:
     """The next rung, when a recovery's deadline passed without a new step.
 
@@ -99,8 +106,7 @@ def _act(plan: Plan, verdict: Verdict, rung: Rung, *, keep: Recovery | None = No
 
 def _carry_out(plan: Plan, verdict: Verdict, rung: Rung) -> Plan:
     # Only the verdict accuses a node; a spent budget that lifts it there says nothing of one.
-    accused = rung is Rung.NODE and verdict.rung is Rung.NODE
-    if accused and verdict.fault_class not in attribution.BLAMELESS:
+    if rung is Rung.NODE and _accuses(verdict):
         plan = _exclude(plan, verdict)
     if verdict.slot is not None and (verdict.lost or rung in (Rung.POD, Rung.NODE)):
         plan = workers.replace(plan, verdict.slot, verdict.reason)
@@ -114,6 +120,11 @@ def _carry_out(plan: Plan, verdict: Verdict, rung: Rung) -> Plan:
         text = f"Run {plan.status.run} starts in place: {verdict.reason}"
         plan = plan.tell("Warning", EventReason.GANG_RESTARTED, text)
     return plan
+
+
+def _accuses(verdict: Verdict) -> bool:
+    """Whether a verdict holds its worker's node to be at fault."""
+    return verdict.rung is Rung.NODE and verdict.fault_class not in attribution.BLAMELESS
 
 
 def _exclude(plan: Plan, verdict: Verdict) -> Plan:

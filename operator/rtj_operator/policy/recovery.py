@@ -66,6 +66,16 @@ def end_recovered(plan: Plan, step: int = -1) -> Plan:
     told = report is not None and report.recovered_seconds is not None
     if not told and max(_reached(plan, report), step) <= recovery.step:
         return plan
+    return _end(plan, recovery, report)
+
+
+def end_by_completion(plan: Plan) -> Plan:
+    """The plan without its recovery, when training reached its end in spite of the fault."""
+    recovery = plan.status.recovery
+    return plan if recovery is None else _end(plan, recovery, report_of(plan, recovery))
+
+
+def _end(plan: Plan, recovery: Recovery, report: FaultReport | None) -> Plan:
     seconds = plan.now - recovery.detected_unix
     if report is not None and report.recovered_seconds is not None:
         seconds = report.recovered_seconds
@@ -96,9 +106,11 @@ def end_without_step(plan: Plan, recovery: Recovery) -> Plan:
     return plan.write(restarts_without_progress=plan.status.restarts_without_progress + 1)
 
 
-def remember(plan: Plan, verdict: Verdict, rung: Rung) -> Plan:
-    """The plan with a fault in history that training did not feel (a spare's)."""
-    return _into_history(plan, reserve(plan, verdict, rung), 0.0, 0)
+def remember(
+    plan: Plan, verdict: Verdict, rung: Rung, seconds: float = 0.0, lost_steps: int | None = 0
+) -> Plan:
+    """The plan with a fault in history that is over, or that training did not feel (a spare's)."""
+    return _into_history(plan, reserve(plan, verdict, rung), seconds, lost_steps)
 
 
 def _into_history(
