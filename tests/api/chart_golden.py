@@ -5,7 +5,6 @@
 The CRD is checked elsewhere and the master key is new at every rendering: both are left out.
 """
 
-import argparse
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ from typing import Any, Final
 import yaml
 
 from localcluster import programs
+from tests import golden
 
 CHART: Final = Path(__file__).parents[2] / "charts" / "resilient-training-operator"
 FOLDER: Final = Path(__file__).parent / "golden"
@@ -81,15 +81,5 @@ def path(case: str) -> Path:
     return FOLDER / f"{case}.yaml"
 
 
-def main() -> None:
-    """Rewrite the golden files."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--write", action="store_true", required=True)
-    parser.parse_args()
-    FOLDER.mkdir(exist_ok=True)
-    for case in CASES:
-        path(case).write_text(text(case), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    golden.rewrite(__doc__, {path(case): text(case) for case in CASES})

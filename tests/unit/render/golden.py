@@ -3,7 +3,6 @@
 python -m tests.unit.render.golden --write
 """
 
-import argparse
 import json
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ import yaml
 from rtj_api import auth
 from rtj_operator.render import network_policy, pods, secret, services
 from rtj_operator.render.objects import JobRef, Manifest
+from tests import golden
 from tests.unit.render.builders import JOB, a_container, a_profile, a_spec, a_template
 
 FOLDER: Final = Path(__file__).parent / "golden"
@@ -66,15 +66,5 @@ def path(instance_type: str) -> Path:
     return FOLDER / f"{instance_type}.yaml"
 
 
-def main() -> None:
-    """Rewrite the golden files."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--write", action="store_true", required=True)
-    parser.parse_args()
-    FOLDER.mkdir(exist_ok=True)
-    for instance_type in INSTANCE_TYPES:
-        path(instance_type).write_text(text(instance_type), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    golden.rewrite(__doc__, {path(case): text(case) for case in INSTANCE_TYPES})
