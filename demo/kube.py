@@ -82,7 +82,8 @@ class Kube:
     def log_lines(self, pod: str, container: str) -> Iterator[str]:
         """Lines of a container's log from its start, each with the runtime's time in front;
         follows until the container ends, and raises when it cannot be read (yet)."""
-        response = self._core.read_namespaced_pod_log(
+        # Typed as the text that it is with preloaded content.
+        response: Any = self._core.read_namespaced_pod_log(
             pod,
             self.namespace,
             container=container,
