@@ -1,5 +1,6 @@
 """From a bare machine to a cluster that runs the operator."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from demo import faults
@@ -34,16 +35,24 @@ def install_storage(kube: Kube, cluster: Cluster) -> None:
     kube.kubectl("wait", "pvc/demo-checkpoints", bound, "--timeout=60s")
 
 
-def leader_node(kube: Kube) -> str:
-    """Node of the operator's leading replica; "" while there is none."""
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The operator's leading replica."""
+
+    pod: str
+    node: str
+
+
+def leader(kube: Kube) -> Leader | None:
+    """Who holds the lease; None while nobody does."""
     at = ("kubectl", "-n", OPERATOR_NAMESPACE, "get")
     holder = kube.run(*at, "lease", "-o", "jsonpath={.items[*].spec.holderIdentity}")
     row = "{range .items[*]}{.metadata.name} {.spec.nodeName}{'\\n'}{end}"
     for line in kube.run(*at, "pods", "-o", f"jsonpath={row}").splitlines():
         pod, _, node = line.partition(" ")
         if holder.startswith(pod):
-            return node
-    return ""
+            return Leader(pod, node)
+    return None
 
 
 def rank_away_from_leader(kube: Kube, job: str) -> int:
@@ -52,5 +61,6 @@ def rank_away_from_leader(kube: Kube, job: str) -> int:
     On EKS the operator runs on nodes without GPUs; here it shares the four. A leader that dies with
     the node delays what is written into status by the lease's 15 s, and nothing else.
     """
-    leader = leader_node(kube)
-    return max(rank.rank for rank in faults.ranks(kube, job) if rank.node != leader)
+    leading = leader(kube)
+    node = leading.node if leading else ""
+    return max(rank.rank for rank in faults.ranks(kube, job) if rank.node != node)
