@@ -1,7 +1,10 @@
 """The rendezvous host and the coordinator may fail: a new run in place, pods untouched."""
 
+from typing import Any
+
 from demo import faults, main_job
 from demo.kube import Kube
+from demo.watch import JobWatch
 from rtj_api import names
 from tests.cluster import jobs
 
@@ -14,15 +17,22 @@ def _uids(kube: Kube, job: str) -> set[str]:
     }
 
 
+def _only_entry(watch: JobWatch) -> dict[str, Any]:
+    """The one recovery, once status has it in its history."""
+    watch.wait("history", lambda w: bool(w.status.get("history")), 30)
+    (entry,) = watch.status["history"]
+    return entry
+
+
 def test_a_dead_nvrx_control_means_a_new_run_in_the_same_pods(kube: Kube, start) -> None:
     watch = start(jobs.demo_job("control", steps=1000))
     watch.wait_step(1, 90)
     before = _uids(kube, "control")
     main_job.recover_from(watch, lambda: faults.kill_control(kube, "control"), 5, 60)
     assert _uids(kube, "control") == before
-    assert watch.status["run"] == 2
-    entry = (watch.status["history"] or [watch.status["recovery"]])[-1]
+    entry = _only_entry(watch)
     assert (entry["class"], entry["rung"]) == ("ControlLost", "Gang")
+    assert watch.status["run"] == 2
 
 
 def test_a_deleted_coordinator_pod_is_replaced_and_workers_stay(kube: Kube, start) -> None:
@@ -32,6 +42,7 @@ def test_a_deleted_coordinator_pod_is_replaced_and_workers_stay(kube: Kube, star
     pod = names.coordinator_pod("coordinator", 0)
     main_job.recover_from(watch, lambda: kube.kubectl("delete", "pod", pod, "--wait=false"), 5, 60)
     assert _uids(kube, "coordinator") == before
+    assert _only_entry(watch)["class"] == "ControlLost"
     assert watch.status["coordinator"]["incarnation"] == 1
     assert watch.status["nodes"].get("excluded", []) == []
 
