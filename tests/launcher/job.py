@@ -123,6 +123,8 @@ class Job:
             names.ENV_WORKER_PORT: str(free_port()),
             names.ENV_VIEW_PORT: str(view_port),
             "OMP_NUM_THREADS": "1",
+            # NVRx leaves its sockets there.
+            "TMPDIR": str(folder),
         }
         operator = OperatorEnd(view_url(coordinator, view_port), uid, key)
         directive = JobDirective(

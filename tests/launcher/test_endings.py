@@ -1,6 +1,7 @@
 """How a job ends, with the real launcher: finished, saved, stopped, refused, or never started."""
 
 import signal
+import sys
 
 import msgspec
 
@@ -30,6 +31,25 @@ async def test_finished_training_is_success():
         assert job.view.outcome.state == "succeeded"
         assert await _all_exit(job) == [0, 0]
         assert {_last_words(worker).outcome for worker in job.workers.values()} == {"finished"}
+
+
+async def test_a_script_that_knows_nothing_of_us_is_done_with_exit_code_0():
+    command = ("python", "-m", "tests.launcher.plain_script")
+    async with running_job(command, nodes=2, processes_per_node=2) as job:
+        view = await job.operator.until(lambda view: view.outcome.state != "none", _WAIT_SECONDS)
+        assert (view.outcome.state, view.highest_step, view.faults) == ("succeeded", 4, ())
+        assert await _all_exit(job) == [0, 0]
+        assert {_last_words(worker).outcome for worker in job.workers.values()} == {"finished"}
+
+
+async def test_exit_code_0_of_a_script_that_beats_is_no_success():
+    code = "import rtj_trainer; rtj_trainer.beat(step=1)"
+    shell = ("/bin/sh", "-c", f"exec {sys.executable} -c '{code}'")
+    async with running_job(shell, nodes=1, processes_per_node=2) as job:
+        view = await job.operator.until(lambda view: bool(view.faults), _WAIT_SECONDS)
+        assert view.outcome.state == "none"
+        assert (view.faults[0].kind, view.faults[0].exit_code) == ("launcher", 0)
+        assert "rtj_trainer.done()" in view.faults[0].message
 
 
 async def test_save_and_leave_and_take_up_again():

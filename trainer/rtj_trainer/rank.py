@@ -23,17 +23,23 @@ class Rank:
     def __init__(self, writer: BeatWriter, monitor: RankMonitor | None) -> None:
         self._writer = writer
         self._monitor = monitor
-        # The script uses the API itself.
-        self.speaks = False
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the script itself has beaten or named a phase."""
+        return self._writer.record.speaks
 
     def beat(
         self,
         step: int | None = None,
         phase: str | None = None,
         checkpoint_step: int | None = None,
+        *,
+        asked: bool = True,
     ) -> None:
-        """Write what is given; a step is progress, which NVRx is told too."""
-        changes: dict[str, int | str] = {}
+        """Write what is given; a step is progress, which NVRx is told too. `asked`: by the
+        script."""
+        changes: dict[str, int | str | bool] = {"speaks": True} if asked else {}
         if step is not None:
             changes["step"] = step
         if phase is not None:
@@ -92,18 +98,18 @@ def beat(
         checkpoint_step: step of the newest checkpoint known to be complete.
     """
     if (rank := current()) is not None:
-        rank.speaks = True
-        _beat(rank, step, phase, checkpoint_step)
+        rank.beat(step, phase, checkpoint_step)
+        _fire_due(step)
 
 
 def beat_unasked(step: int) -> None:
     """As `beat`, for a script that does not do it itself."""
     if (rank := current()) is not None:
-        _beat(rank, step, None, None)
+        rank.beat(step, asked=False)
+        _fire_due(step)
 
 
-def _beat(rank: Rank, step: int | None, phase: str | None, checkpoint_step: int | None) -> None:
-    rank.beat(step, phase, checkpoint_step)
+def _fire_due(step: int | None) -> None:
     if step is not None:
         from rtj_trainer import faults  # its command line is run with -m: not while we load
 
@@ -128,7 +134,8 @@ def life() -> str:
 
 
 def done() -> None:
-    """Say that training has reached its end; exit code 0 without this is no success."""
+    """Say that training has reached its end. Of a script that beats, exit code 0 without this is
+    no success: it may have stopped anywhere."""
     if (rank := current()) is not None:
         rank.ended(saved=False)
 

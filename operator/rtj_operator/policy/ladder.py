@@ -61,6 +61,8 @@ def climb_overdue(plan: Plan) -> Plan:
     due = unix(current.deadline_time)
     if plan.now < due:
         return plan.wake_at(due)
+    if _tells_no_steps(plan):
+        return recovery.end_unseen(plan, current)
     replayed = _replayed(plan, current)
     if replayed >= 0:
         put_off = changed(recovery.renewed(plan, current), replayed_step=replayed)
@@ -246,6 +248,14 @@ def _climb(plan: Plan, current: Recovery) -> Plan:
         plan = plan.write(recovery=changed(current, rung=Rung.FAILED, number=current.number + 1))
         return _fail_no_progress(plan, verdict.reason)
     return _act(plan, verdict, verdict.rung)
+
+
+def _tells_no_steps(plan: Plan) -> bool:
+    """Whether all ranks live of a script that has never told a step: steps cannot judge it."""
+    view = plan.live_view
+    if view is None or view.run != plan.status.run or plan.status.first_step_time is not None:
+        return False
+    return view.ranks_training >= plan.nodes * plan.processes_per_node
 
 
 def _replayed(plan: Plan, current: Recovery) -> int:

@@ -106,6 +106,13 @@ def end_without_step(plan: Plan, recovery: Recovery) -> Plan:
     return plan.write(restarts_without_progress=plan.status.restarts_without_progress + 1)
 
 
+def end_unseen(plan: Plan, recovery: Recovery) -> Plan:
+    """The plan with that recovery in history as one whose success no step tells."""
+    plan = _into_history(plan, recovery, None, None)
+    text = f"All ranks run again, of a script that tells no steps, after: {recovery.reason}"
+    return plan.write(recovery=None).tell("Normal", EventReason.RECOVERED, text)
+
+
 def remember(
     plan: Plan, verdict: Verdict, rung: Rung, seconds: float = 0.0, lost_steps: int | None = 0
 ) -> Plan:

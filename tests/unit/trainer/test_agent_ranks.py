@@ -5,12 +5,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rtj_trainer.agent.ranks import RankTable
 from rtj_trainer.beats import BeatRecord, BeatWriter
-from rtj_trainer.nvrx.launcher_events import Started
+from rtj_trainer.nvrx.launcher_events import RanksFinished, Started
 
 
 @pytest.fixture
@@ -56,6 +57,35 @@ async def test_records_of_other_runs_and_rounds_do_not_count(
     table.refresh()
     (beat,) = table.beats()
     assert (beat.alive, beat.step, beat.done) == (True, -1, False)
+    table.close()
+
+
+@pytest.mark.parametrize(
+    ("record", "round_", "done"),
+    [
+        pytest.param(None, 3, True, id="a program that writes no record"),
+        pytest.param({}, 3, True, id="a script that never beats"),
+        pytest.param({"step": 4, "speaks": True}, 3, False, id="one that does must say it"),
+        pytest.param({"speaks": True, "done": True}, 3, True, id="and has"),
+        pytest.param({"saved": True}, 3, False, id="saved to go on later"),
+        pytest.param(None, 2, False, id="the end of an earlier round"),
+    ],
+)
+async def test_exit_code_0_is_the_end_of_a_script_that_never_speaks(
+    tmp_path: Path,
+    process: subprocess.Popen[bytes],
+    record: dict[str, Any] | None,
+    round_: int,
+    done: bool,
+):
+    table = RankTable(tmp_path, lambda: None)
+    table.new_launch(run=5)
+    table.started(_started(3, process.pid))
+    if record is not None:
+        writer = BeatWriter(tmp_path, BeatRecord(local_rank=0, rank=2, run=5, round=3))
+        writer.update(**record)
+    table.finished(RanksFinished(round=round_))
+    assert (table.all_done(), table.beats()[0].done) == (done, done)
     table.close()
 
 

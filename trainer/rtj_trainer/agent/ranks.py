@@ -15,7 +15,7 @@ from pathlib import Path
 from rtj_api.messages import RankBeat
 from rtj_trainer.beats import BeatReader, BeatRecord
 from rtj_trainer.beats.record import record_paths
-from rtj_trainer.nvrx.launcher_events import Started
+from rtj_trainer.nvrx.launcher_events import RanksFinished, Started
 
 
 @dataclass(slots=True)
@@ -27,6 +27,8 @@ class _Rank:
     pid: int
     started: float
     alive: bool = True
+    # Ended with exit code 0, as all its siblings did.
+    finished: bool = False
     record: BeatRecord | None = None
     pidfd: int = -1
     # First step seen of this process, once it says one: where it resumed.
@@ -64,6 +66,13 @@ class RankTable:
         for local_rank, (rank, pid) in sorted(event.ranks.items()):
             self._ranks[local_rank] = self._watch(_Rank(local_rank, rank, pid, now))
 
+    def finished(self, event: RanksFinished) -> None:
+        """The launcher saw all processes of a round end with exit code 0."""
+        if event.round == self._round:
+            self.refresh()
+            for rank in self._ranks.values():
+                rank.finished = True
+
     def close(self) -> None:
         """Stop watching; what the ranks said last stays."""
         for rank in self._ranks.values():
@@ -89,7 +98,7 @@ class RankTable:
 
     def all_done(self) -> bool:
         """Whether every local rank reached the end of training."""
-        return self._all(lambda rank: rank.record is not None and rank.record.done)
+        return self._all(_is_done)
 
     def all_stepped(self) -> bool:
         """Whether every local rank made a step of its own."""
@@ -129,6 +138,14 @@ def _stepped(rank: _Rank) -> bool:
     return record is not None and resumed is not None and record.step > resumed
 
 
+def _is_done(rank: _Rank) -> bool:
+    """By its own mark; of a script that never speaks, exit code 0 is its word."""
+    record = rank.record
+    if record is None:
+        return rank.finished
+    return record.done or (rank.finished and not record.speaks and not record.saved)
+
+
 def _age(rank: _Rank, now: float) -> float:
     return now - rank.started if rank.record is None else rank.record.age_seconds(now)
 
@@ -141,6 +158,7 @@ def _beat(rank: _Rank, number: int, now: float) -> RankBeat:
         alive=rank.alive,
         round=number,
         age_seconds=round(_age(rank, now), 2),
+        done=_is_done(rank),
     )
     record = rank.record
     if record is None:
@@ -156,7 +174,7 @@ def _beat(rank: _Rank, number: int, now: float) -> RankBeat:
         phase=record.phase,
         checkpoint_step=record.checkpoint_step,
         iteration=record.iteration,
-        done=record.done,
+        done=base.done,
         saved=record.saved,
         error=record.error,
         error_iteration=record.error_iteration,

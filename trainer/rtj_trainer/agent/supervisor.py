@@ -25,6 +25,7 @@ from rtj_trainer.nvrx.launcher_events import (
     LauncherEvent,
     RankFailed,
     RankHung,
+    RanksFinished,
     RanksSaved,
     Started,
 )
@@ -268,6 +269,9 @@ class Supervisor:
                 self._metrics.exits.inc()
                 run = self._launch.run if self._launch else 0
                 self._spawn(self._exits.failed(event, run, launcher))
+            case RanksFinished():
+                self._ranks.finished(event)
+                self._changed()
             case RanksSaved():
                 self._left_at = time.monotonic()
                 self._wake.set()

@@ -28,6 +28,7 @@ FILE_BYTES: Final = 2 * SLOT_BYTES
 
 _DONE: Final = 1
 _SAVED: Final = 2
+_SPEAKS: Final = 4
 _PREFIX: Final = "rank-"
 _SUFFIX: Final = ".beat"
 
@@ -56,6 +57,8 @@ class BeatRecord(msgspec.Struct, frozen=True, kw_only=True):
     done: bool = False
     # Saved and left at an agreed stop.
     saved: bool = False
+    # The script itself beats: it says by `done` that it is, and not by its exit code alone.
+    speaks: bool = False
     # Last exception that this rank itself raised, and the in-process iteration that it ended.
     error: str = ""
     error_iteration: int = -1
@@ -86,7 +89,7 @@ def record_paths(folder: Path) -> list[Path]:
 
 def pack_into(slot: bytearray, record: BeatRecord) -> None:
     """Fill one slot; texts over their bound are cut."""
-    flags = (_DONE if record.done else 0) | (_SAVED if record.saved else 0)
+    flags = _DONE * record.done | _SAVED * record.saved | _SPEAKS * record.speaks
     _BODY.pack_into(
         slot,
         _CRC.size,
@@ -139,6 +142,7 @@ def _unpack(slot: bytes) -> BeatRecord | None:
         iteration=iteration,
         done=bool(flags & _DONE),
         saved=bool(flags & _SAVED),
+        speaks=bool(flags & _SPEAKS),
         error=error.rstrip(b"\0").decode(errors="replace"),
         error_iteration=error_iteration,
         started_monotonic=started_ns / 1e9,

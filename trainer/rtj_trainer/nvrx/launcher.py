@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from rtj_api import names
 from rtj_trainer import prctl, warm
@@ -26,12 +26,16 @@ from rtj_trainer.nvrx.launcher_events import (
     Order,
     RankFailed,
     RankHung,
+    RanksFinished,
     RanksSaved,
     Ready,
     Started,
     cut_message,
     decode_order,
 )
+
+# Of torch's WorkerState, which is imported with torch only.
+_SUCCEEDED: Final = "SUCCEEDED"
 
 
 def main() -> None:
@@ -100,6 +104,8 @@ def _watch_workers(agent: Any, events: EventPipe) -> None:
         result = monitor(self, worker_group)
         if result.failures:
             _report(self, result.failures, events)
+        elif result.state.name == _SUCCEEDED:
+            events.send(RanksFinished(round=self._rdzv_handler.round()))
         return result
 
     agent._rendezvous = watched_rendezvous

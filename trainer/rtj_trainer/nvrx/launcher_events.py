@@ -80,7 +80,13 @@ class RanksSaved(Event, frozen=True, kw_only=True, tag="ranks_saved"):
     round: int
 
 
-LauncherEvent = Ready | Joining | Started | RankFailed | RankHung | RanksSaved
+class RanksFinished(Event, frozen=True, kw_only=True, tag="ranks_finished"):
+    """All training processes of this launcher ended with exit code 0."""
+
+    round: int
+
+
+LauncherEvent = Ready | Joining | Started | RankFailed | RankHung | RanksSaved | RanksFinished
 
 _encoder = msgspec.json.Encoder()
 _events = msgspec.json.Decoder(LauncherEvent)
