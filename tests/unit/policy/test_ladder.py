@@ -341,6 +341,25 @@ def test_a_deadline_is_put_off_while_training_catches_up_and_only_then() -> None
     assert stuck.status.recovery.rung is Rung.GANG
 
 
+@pytest.mark.parametrize(
+    ("stepped", "ranks", "want"),
+    [
+        pytest.param(None, 4, None, id="all ranks of a script that tells no steps run"),
+        pytest.param(None, 3, Rung.POD, id="not all of them"),
+        pytest.param("2027-01-15T07:00:00Z", 4, Rung.POD, id="a script that told steps before"),
+    ],
+)
+def test_without_steps_running_ranks_are_the_end_of_a_recovery(
+    stepped: str | None, ranks: int, want: Rung | None
+) -> None:
+    silent = build.view(step=-1, highest_step=-1, ranks_training=ranks)
+    status = recovering(Rung.IN_JOB, step=-1).model_copy(update={"first_step_time": stepped})
+    after = decide(build.running(status=status, view=silent)).status
+    assert (after.recovery.rung if after.recovery else None) is want
+    assert after.restarts_without_progress == (0 if want is None else 1)
+    assert [entry.recovered_seconds for entry in after.history] == [None]
+
+
 # --- coming down ---
 
 
