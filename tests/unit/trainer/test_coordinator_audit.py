@@ -3,7 +3,8 @@
 import pytest
 
 from rtj_trainer.coordinator.audit import ClearEntry, OpenRound, ReleaseMaster, audit
-from rtj_trainer.nvrx.rendezvous import LAUNCHES, Participant, Rounds
+from rtj_trainer.nvrx.limits import LAUNCHES
+from rtj_trainer.nvrx.rendezvous import Participant, Rounds
 
 RUN, NODES = 7, 2
 WANTED = frozenset({(0, 0), (1, 3)})

@@ -24,7 +24,8 @@ from rtj_trainer.coordinator.core import Core
 from rtj_trainer.coordinator.directives import directive_for
 from rtj_trainer.coordinator.memory import Memory
 from rtj_trainer.coordinator.view import job_view
-from rtj_trainer.nvrx.rendezvous import LAUNCHES, Participant, Rounds
+from rtj_trainer.nvrx.limits import LAUNCHES
+from rtj_trainer.nvrx.rendezvous import Participant, Rounds
 
 UNIX = 1_800_000_000.0
 STORE_HOST = "coordinator"

@@ -15,7 +15,8 @@ from rtj_trainer.coordinator.audit import (
 )
 from rtj_trainer.coordinator.core import Core
 from rtj_trainer.coordinator.wake import Wake, wait
-from rtj_trainer.nvrx.rendezvous import LAUNCHES, Rendezvous
+from rtj_trainer.nvrx.limits import LAUNCHES
+from rtj_trainer.nvrx.rendezvous import Rendezvous
 from rtj_trainer.nvrx.store import StoreClient, StoreError
 
 # NVRx tells nobody of a round: its state is polled, and once more right before each action.

@@ -17,6 +17,7 @@ import msgspec
 
 from rtj_trainer import prctl
 from rtj_trainer.nvrx import patches
+from rtj_trainer.nvrx.limits import FOREVER_SECONDS, SURPLUS_NODES
 
 _CLOSE_POLL_SECONDS: Final = 0.1
 
@@ -65,15 +66,14 @@ def decode_note(line: bytes) -> ControlNote:
 def arguments(nodes: int, rendezvous_id: str, store_port: int) -> tuple[str, ...]:
     """nvrx-control's flags for NVRx 0.7.
 
-    The store listens on all addresses whatever the endpoint's host is. N:N+1000000 because NVRx
-    ends the job when more nodes were unhealthy than max - min; join_timeout runs in nvrx-control
-    too and must never bound the wait for a node: waiting is the operator's.
+    The store listens on all addresses whatever the endpoint's host is; join_timeout runs in
+    nvrx-control too.
     """
     return (
-        f"--nnodes={nodes}:{nodes + 1_000_000}",
+        f"--nnodes={nodes}:{nodes + SURPLUS_NODES}",
         f"--rdzv-endpoint=127.0.0.1:{store_port}",
         f"--rdzv-id={rendezvous_id}",
-        "--rdzv-conf=join_timeout=31536000,last_call_timeout=0",
+        f"--rdzv-conf=join_timeout={FOREVER_SECONDS},last_call_timeout=0",
         "--ft-enable-log-server=false",
     )
 

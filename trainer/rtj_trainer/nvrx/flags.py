@@ -10,23 +10,18 @@ from rtj_api import names
 from rtj_api.messages import WorkerDirective
 from rtj_trainer.agent.config import AgentConfig
 from rtj_trainer.nvrx.launcher_events import Order
+from rtj_trainer.nvrx.limits import FOREVER_SECONDS, LAUNCHES, SURPLUS_NODES
 
-# GROUP_RANK = position * this + launch: ranks follow positions, and no two launches of the same
-# position are ever taken for one another (a repeated GROUP_RANK ends nvrx-control and the job).
-_LAUNCHES: Final = 10_000
-# Surplus over the wanted nodes; NVRx gives up a job when more nodes than that were ever unhealthy.
-_SURPLUS_NODES: Final = 1_000_000
-_FOREVER_SECONDS: Final = 31_536_000
 _RENDEZVOUS: Final = (
-    f"is_host=0,join_timeout={_FOREVER_SECONDS},read_timeout=20,store_connect_wait_seconds=0"
+    f"is_host=0,join_timeout={FOREVER_SECONDS},read_timeout=20,store_connect_wait_seconds=0"
 )
 
 
 def group_rank(position: int, launch: int) -> int:
     """The launcher's GROUP_RANK; raises ValueError when launches of a position are used up."""
-    if not 0 <= launch < _LAUNCHES:
-        raise ValueError(f"launch {launch} of position {position} is not below {_LAUNCHES}")
-    return position * _LAUNCHES + launch
+    if not 0 <= launch < LAUNCHES:
+        raise ValueError(f"launch {launch} of position {position} is not below {LAUNCHES}")
+    return position * LAUNCHES + launch
 
 
 def order(directive: WorkerDirective, config: AgentConfig) -> Order:
@@ -46,7 +41,7 @@ def environment(directive: WorkerDirective) -> dict[str, str]:
 def arguments(directive: WorkerDirective, config: AgentConfig) -> tuple[str, ...]:
     """ft_launcher's arguments, the training program last."""
     flags = [
-        f"--nnodes={directive.nodes}:{directive.nodes + _SURPLUS_NODES}",
+        f"--nnodes={directive.nodes}:{directive.nodes + SURPLUS_NODES}",
         f"--nproc-per-node={directive.processes_per_node}",
         "--rdzv-backend=c10d",
         f"--rdzv-endpoint={directive.store_host}:{config.store_port}",

@@ -9,13 +9,11 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rtj_trainer.nvrx.limits import LAUNCHES
 from rtj_trainer.nvrx.store import StoreClient
 
 OPEN: Final = b"0"
 CLOSED: Final = b"1"
-# GROUP_RANK of a launcher is position * LAUNCHES + launch: NVRx sorts members by it, so that a
-# position keeps its rank whoever holds it.
-LAUNCHES: Final = 10_000
 # A slot that NVRx reads as empty and that any later joiner may overwrite.
 _EMPTY_SLOT: Final = b'{"round": -1, "payload": {}}'
 # No address: whoever waits for a dead rank 0 is to fail at once, not after its read timeout.
