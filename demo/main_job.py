@@ -49,9 +49,15 @@ def run(
         injected.append(fault)
         result = judge(fault, time.time(), watch.sorted_steps(), list(watch.changes))
         tell(f"training again after {result.recovered_s:.1f} s", "green")
-    watch.wait("completion", lambda w: w.status.get("phase") == "Complete", FINISH_SECONDS)
+    complete(watch, FINISH_SECONDS)
     tell("training finished", "bold green")
     return MainJobResult(created, _judge_all(injected, watch))
+
+
+def complete(watch: JobWatch, seconds: float) -> None:
+    """Until the job is Complete and its last step, which comes by another stream, has been read."""
+    watch.wait("completion", lambda w: w.status.get("phase") == "Complete", seconds)
+    watch.wait_step(watch.status["progress"]["highestStep"], seconds)
 
 
 def recover_from[T](

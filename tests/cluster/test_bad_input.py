@@ -56,8 +56,8 @@ def _own_restart_policy(job: dict) -> None:
         pytest.param(_misspelt_in_spec, "spec.sparse", id="misspelt field in the spec"),
         pytest.param(_no_nodes, "spec.nodes", id="zero nodes"),
         pytest.param(_negative_nodes, "spec.nodes", id="negative nodes"),
-        pytest.param(_no_trainer, "trainer", id="no container named trainer"),
-        pytest.param(_long_name, "40", id="a name too long for its pods' host names"),
+        pytest.param(_no_trainer, "exactly one container trainer", id="no container named trainer"),
+        pytest.param(_long_name, "metadata.name", id="a name too long for its pods' host names"),
         pytest.param(_own_restart_policy, "restartPolicy", id="a field that the operator owns"),
     ],
 )

@@ -31,7 +31,7 @@ def test_each_rung_brings_training_back_and_the_job_completes(
     assert {r: after[r].pod for r in (0, 1)} == {r: pods[r] for r in (0, 1)}
     assert after[3].node != victim.node
 
-    watch.wait("completion", lambda w: w.status.get("phase") == "Complete", 120)
+    main_job.complete(watch, 120)
     history = [(e["class"], e["rung"]) for e in watch.status["history"]]
     assert history == [("Application", "InProcess"), ("ProcessDied", "InJob"), ("NodeLost", "Node")]
     assert watch.status["restarts"]["summary"] == "1/1/0/1/0"
@@ -55,7 +55,7 @@ def _alive(kube: Kube, job: str, dead_node: str) -> list[str]:
 def test_a_job_without_faults_trains_once_and_completes(kube: Kube, start) -> None:
     began = time.time()
     watch = start(jobs.demo_job("calm", steps=20))
-    watch.wait("completion", lambda w: w.status.get("phase") == "Complete", 120)
+    main_job.complete(watch, 120)
     assert watch.sorted_steps()[0].unix - began < 30
     assert [step.step for step in watch.sorted_steps()] == list(range(1, 21))
     assert watch.status["restarts"]["summary"] == "0/0/0/0/0"
