@@ -25,7 +25,7 @@ from demo import faults, main_job, setup
 from demo.faults import Injected
 from demo.kube import Kube
 from demo.report import judge
-from demo.watch import JobWatch
+from demo.watch import Change, JobWatch
 from localcluster.cluster import Cluster
 from localcluster.progress import Bars
 from rtj_api import names
@@ -115,14 +115,21 @@ def _kill_agent(bench: Bench, rank: int) -> Injected:
 
 
 def _known(bench: Bench) -> None:
-    """Container dies -> the status says so."""
+    """Container dies -> the status is no longer that of a job in training; -> it names the fault,
+    which waits for the kubelet's look at its containers, once a second."""
     fault = main_job.recover_from(
         bench.watch, lambda: _kill_agent(bench, rank=3), SETTLE_STEPS, 120
     )
     result = judge(fault, time.time(), bench.watch.sorted_steps(), list(bench.watch.changes))
     if result.detected_s is None:
         raise Broken("the status never named the dead container")
-    bench.add("container_died_known_s", result.detected_s)
+    known = (c.unix for c in bench.watch.changes if c.unix > fault.unix and _recovers(c))
+    bench.add("container_died_known_s", next(known) - fault.unix)
+    bench.add("container_died_named_s", result.detected_s)
+
+
+def _recovers(change: Change) -> bool:
+    return change.status.get("phase") == "Recovering"
 
 
 def _spares_ready(bench: Bench) -> None:
@@ -189,7 +196,7 @@ def _result(values: dict[str, list[float]]) -> dict[str, Any]:
             "median": middle,
             "worst": max(all_values),
             "values": all_values,
-            "met": middle <= bar["at_most"],
+            "met": bar["at_most"] is None or middle <= bar["at_most"],
         }
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
