@@ -7,6 +7,8 @@ import pytest
 
 from rtj_trainer.checkpoint import folder
 
+_LEAST = {"__0_0.distcp": 7}
+
 
 def _written(root: Path, step: int, token: str = "a") -> Path:
     path = folder.temporary_path(root, step, token)
@@ -18,7 +20,7 @@ def _written(root: Path, step: int, token: str = "a") -> Path:
 
 def _committed(root: Path, step: int) -> Path:
     _written(root, step)
-    return folder.commit(root, step, "a", world_size=2).path
+    return folder.commit(root, step, "a", 2, _LEAST).path
 
 
 def _steps(root: Path) -> list[int]:
@@ -94,6 +96,42 @@ def test_commit_replaces_a_damaged_checkpoint_of_the_same_step(tmp_path: Path):
     _committed(tmp_path, 6)
     assert _steps(tmp_path) == [6]
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000006"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "want"),
+    [
+        pytest.param(_remove_file, "__0_0.distcp is missing, 7 bytes or more", id="lost file"),
+        pytest.param(_shorten_file, "has 3 bytes, 7 bytes or more", id="short file"),
+    ],
+)
+def test_attempt_that_lost_a_file_is_not_committed(
+    tmp_path: Path, damage: Callable[[Path], None], want: str
+):
+    damage(_written(tmp_path, 7))
+    with pytest.raises(folder.Damaged, match=want):
+        folder.commit(tmp_path, 7, "a", 2, _LEAST)
+    assert folder.scan(tmp_path) == folder.Scan((), ())
+    assert not list(tmp_path.rglob(folder.MARKER))
+
+
+def test_crash_while_the_replaced_checkpoint_is_removed_keeps_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    _remove_file(_committed(tmp_path, 6))
+    _written(tmp_path, 6, "b")
+
+    def crash(path: Path, ignore_errors: bool) -> None:
+        if path.exists():
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder.shutil, "rmtree", crash)
+        with pytest.raises(KeyboardInterrupt):
+            folder.commit(tmp_path, 6, "b", 2, _LEAST)
+
+    assert folder.remove_leftovers(tmp_path) == ("step-00000006.tmp-b-discarded",)
+    assert _steps(tmp_path) == [6]
 
 
 def test_leftovers_of_dead_writers_are_removed_and_nothing_else(tmp_path: Path):

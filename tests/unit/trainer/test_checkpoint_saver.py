@@ -1,9 +1,13 @@
 """Saving and loading with PyTorch's distributed checkpoints, on one rank."""
 
 import resource
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +17,7 @@ from torch.distributed import HashStore  # pyright: ignore[reportPrivateImportUs
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from rtj_trainer.checkpoint import folder
+from rtj_trainer.checkpoint import folder, saver
 from rtj_trainer.checkpoint.saver import NONE, Checkpointer, Unreadable, Unsaved
 from rtj_trainer.checkpoint.state import TrainingState
 from rtj_trainer.reference.data import Tokens
@@ -175,3 +179,82 @@ def test_end_without_the_last_checkpoint_is_an_error(tmp_path: Path):
         checkpointer.save(state)
         with pytest.raises(Unsaved, match="the checkpoint of step 2"):
             checkpointer.close()
+
+
+@contextmanager
+def _held(monkeypatch: pytest.MonkeyPatch, function: str) -> Iterator[threading.Event]:
+    """Checkpoints do not get past a function of the folder until the event is set."""
+    go, real = threading.Event(), getattr(folder, function)
+
+    def held(*args: Any) -> Any:
+        go.wait(30)
+        return real(*args)
+
+    monkeypatch.setattr(folder, function, held)
+    try:
+        yield go
+    finally:
+        go.set()
+
+
+class _Monitor:
+    """Takes what NVRx's watchdog tells the process that kills hung ranks."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+
+    def send_timestamp(self, timestamp: Any) -> None:
+        self.longest = max(self.longest, time.monotonic() - timestamp.auto)
+
+
+@pytest.mark.parametrize("wait", [Checkpointer.finish, Checkpointer.close])
+def test_waiting_for_a_slow_save_is_no_hang_to_nvrx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: Callable[[Checkpointer], Any]
+):
+    from nvidia_resiliency_ext.inprocess.progress_watchdog import ProgressWatchdog
+
+    monitor = _Monitor()
+    watchdog = ProgressWatchdog(0, monitor, timedelta(seconds=0.05))
+    with _held(monkeypatch, "commit") as go:
+        _, checkpointer = _saved(tmp_path, 1)
+        watchdog.start()
+        threading.Timer(2, go.set).start()
+        wait(checkpointer)
+    watchdog.shutdown()
+    assert _steps(tmp_path) == [1]
+    assert monitor.longest < 1
+
+
+def test_save_from_before_a_restart_in_process_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with _held(monkeypatch, "commit") as go:
+        _saved(tmp_path, 1)
+        threading.Timer(0.5, go.set).start()
+        assert Checkpointer(tmp_path).load(_fresh()) == 1
+
+
+def test_save_from_before_a_restart_in_process_that_hangs_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(saver, "_EARLIER_SECONDS", 0.2)
+    with _held(monkeypatch, "commit") as go:
+        _, checkpointer = _saved(tmp_path, 1)
+        assert Checkpointer(tmp_path).load(_fresh()) == NONE
+        go.set()
+        assert checkpointer.finish() == 1
+    assert Checkpointer(tmp_path).load(_fresh()) == 1
+
+
+def test_save_whose_file_was_removed_is_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    with _held(monkeypatch, "commit") as go:
+        _, checkpointer = _saved(tmp_path, 1)
+        while not (shards := [*tmp_path.glob("*/.metadata"), *tmp_path.glob("*/*.distcp")])[1:]:
+            time.sleep(0.01)
+        shards[-1].unlink()
+        go.set()
+        assert checkpointer.finish() == NONE
+    assert "is missing" in caplog.text
+    assert not list(tmp_path.iterdir())

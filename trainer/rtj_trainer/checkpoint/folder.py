@@ -13,6 +13,7 @@ import contextlib
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -67,20 +68,30 @@ def temporary_path(root: Path, step: int, token: str) -> Path:
     return root / f"{final_path(root, step).name}.tmp-{token}"
 
 
-def commit(root: Path, step: int, token: str, world_size: int) -> Checkpoint:
-    """Make a written attempt the checkpoint of its step; raises OSError and leaves the attempt.
+def commit(
+    root: Path, step: int, token: str, world_size: int, least: Mapping[str, int]
+) -> Checkpoint:
+    """Make a written attempt the checkpoint of its step; `least` is the size that each of its files
+    has at least. Raises Damaged or OSError and leaves the attempt.
 
     One rank calls it, after all ranks have written and synced their files.
     """
     temporary, final = temporary_path(root, step, token), final_path(root, step)
-    marker = Marker(step=step, world_size=world_size, files=_sizes(temporary))
+    sizes = _sizes(temporary)
+    for name, size in least.items():
+        if (found := sizes.get(name, -1)) < size:
+            state = "is missing" if found < 0 else f"has {found} bytes"
+            raise Damaged(f"{temporary}: {name} {state}, {size} bytes or more were written")
+    marker = Marker(step=step, world_size=world_size, files=sizes)
     _write_synced(temporary / MARKER, msgspec.json.encode(marker))
     _sync_folder(temporary)
-    if final.exists():
-        # Damaged, else training would have gone on from it.
-        _discard(final, token)
+    # Damaged, else training would have gone on from it. Removed last: while that takes its time, a
+    # crash must not leave both under temporary names.
+    doomed = _put_aside(final, token) if final.exists() else None
     temporary.rename(final)
     _sync_folder(root)
+    if doomed is not None:
+        shutil.rmtree(doomed, ignore_errors=True)
     return Checkpoint(step, world_size, final)
 
 
@@ -125,7 +136,7 @@ def keep_newest(root: Path, count: int) -> tuple[str, ...]:
     """Remove the complete checkpoints beyond the newest `count`. Returns the names removed."""
     old = scan(root).complete[count:]
     for checkpoint in old:
-        _discard(checkpoint.path, "old")
+        shutil.rmtree(_put_aside(checkpoint.path, "old"), ignore_errors=True)
     return tuple(checkpoint.path.name for checkpoint in old)
 
 
@@ -134,12 +145,11 @@ def remove_attempt(root: Path, step: int, token: str) -> None:
     shutil.rmtree(temporary_path(root, step, token), ignore_errors=True)
 
 
-def _discard(path: Path, token: str) -> None:
-    """Remove a folder so that it never is half there under its final name."""
+def _put_aside(path: Path, token: str) -> Path:
+    """Rename a folder to be removed, so that it never is half there under its final name."""
     doomed = path.with_name(f"{path.name}.tmp-{token}-discarded")
     shutil.rmtree(doomed, ignore_errors=True)
-    path.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+    return path.rename(doomed)
 
 
 def _listed(root: Path, pattern: re.Pattern[str]) -> list[Path]:

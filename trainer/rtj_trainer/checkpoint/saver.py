@@ -8,14 +8,18 @@ thread is a daemon, so that a save which hangs never keeps a rank from ending.
 import logging
 import secrets
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -27,6 +31,9 @@ log = logging.getLogger(__name__)
 
 # Ranks of a save wait for the slowest writer.
 _GROUP_TIMEOUT: Final = timedelta(minutes=30)
+_POLL_SECONDS: Final = 0.02
+# Shorter than any soft timeout of in-process restart: the other ranks wait in a collective.
+_EARLIER_SECONDS: Final = 10.0
 NONE: Final = -1
 
 
@@ -51,7 +58,8 @@ class Checkpointer:
         self._group = _own_group()
         self._stager = DefaultStager(
             StagingOptions(
-                use_pinned_memory=False,
+                # Copies from a GPU are several times faster into it.
+                use_pinned_memory=torch.cuda.is_available(),
                 use_shared_memory=False,
                 use_async_staging=False,
                 use_non_blocking_copy=False,
@@ -125,24 +133,44 @@ class Checkpointer:
         Raises Unsaved when it is not: what was trained since the one before would be lost.
         """
         self.finish()
-        dist.barrier(self._group)
+        self._meet()
         if self.newest() != self.last:
             raise Unsaved(f"the checkpoint of step {self.last} in {self._root} was not written")
         self._stager.close()
+
+    def _meet(self) -> None:
+        """A barrier; rank 0 comes late, as it commits and removes older checkpoints."""
+        barrier = dist.barrier(self._group, async_op=True)
+        assert barrier is not None  # as it is asynchronous
+        _wait(barrier.is_completed)
+        try:
+            barrier.wait()
+        except RuntimeError as error:
+            # By its type, another rank's fault: see inprocess.is_echo.
+            raise dist.DistError(str(error)) from error
 
     def _agree(self) -> tuple[str, tuple[folder.Checkpoint, ...]]:
         """Rank 0 looks, all take its word: file systems may show other ranks something older."""
         word: list[Any] = [None]
         if self._rank == 0:
             self._root.mkdir(parents=True, exist_ok=True)
-            for name in folder.remove_leftovers(self._root):
-                log.info("removed %s, left by a writer that died", name)
+            self._remove_leftovers()
             found = folder.scan(self._root)
             for damage in found.damaged:
                 log.warning("checkpoint skipped: %s", damage)
             word = [(secrets.token_hex(4), found.complete)]
         dist.broadcast_object_list(word, src=0, group=self._group)
         return word[0]
+
+    def _remove_leftovers(self) -> None:
+        """Only when no writer of this process lives: one from before a restart in process may be
+        committing what would be removed. Those of other ranks commit nothing."""
+        earlier = _Flight.last
+        if earlier is not None and not earlier.join(_EARLIER_SECONDS):
+            log.warning("an earlier save still runs: what dead writers left is removed next time")
+            return
+        for name in folder.remove_leftovers(self._root):
+            log.info("removed %s, left by a writer that died", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,37 +189,75 @@ class _Attempt:
 class _Flight:
     """One save on its way to the disk, in a thread; rank 0 commits it."""
 
+    # Of this process, whichever entry into training began it.
+    last: "_Flight | None" = None
+
     def __init__(self, attempt: _Attempt, group: dist.ProcessGroup, state: Any) -> None:
         self.attempt = attempt
         self.error: BaseException | None = None
         self._group = group
-        self._thread = threading.Thread(
+        self._over = False
+        _Flight.last = self
+        threading.Thread(
             target=self._run, args=(state,), name=f"checkpoint-{attempt.step}", daemon=True
-        )
-        self._thread.start()
+        ).start()
 
     def is_running(self) -> bool:
-        return self._thread.is_alive()
+        return not self._over
 
-    def join(self) -> None:
-        self._thread.join()
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait until it is over, that long at most; whether it is."""
+        return _wait(lambda: self._over, seconds)
 
     def _run(self, state: Any) -> None:
+        try:
+            self._write(state)
+        finally:
+            self._over = True
+
+    def _write(self, state: Any) -> None:
         attempt = self.attempt
         path = folder.temporary_path(attempt.root, attempt.step, attempt.token)
+        leads = dist.get_rank(self._group) == 0
         try:
-            save(state, storage_writer=FileSystemWriter(path), process_group=self._group)
-            if dist.get_rank(self._group) == 0:
-                self._commit()
+            metadata = save(state, storage_writer=FileSystemWriter(path), process_group=self._group)
+            if leads:
+                self._commit(_least_sizes(metadata))
         except (Exception, CheckpointException) as error:
             self.error = error
-            folder.remove_attempt(attempt.root, attempt.step, attempt.token)
+            # Not the others: one whose group broke at the end would remove what rank 0 commits.
+            if leads:
+                folder.remove_attempt(attempt.root, attempt.step, attempt.token)
 
-    def _commit(self) -> None:
+    def _commit(self, least: dict[str, int]) -> None:
         attempt, world_size = self.attempt, dist.get_world_size(self._group)
-        folder.commit(attempt.root, attempt.step, attempt.token, world_size)
+        folder.commit(attempt.root, attempt.step, attempt.token, world_size, least)
         folder.keep_newest(attempt.root, attempt.keep)
         log.info("checkpoint of step %d is complete", attempt.step)
+
+
+def _least_sizes(metadata: Metadata) -> dict[str, int]:
+    """Every file that the metadata names, with the end of the last piece in it."""
+    least: dict[str, int] = {}
+    for piece in (metadata.storage_data or {}).values():
+        end = piece.offset + piece.length
+        least[piece.relative_path] = max(end, least.get(piece.relative_path, 0))
+    return least
+
+
+def _wait(over: Callable[[], bool], seconds: float | None = None) -> bool:
+    """Wait until it is over, that long at most; whether it is.
+
+    Not in one call: NVRx takes a main thread that runs no Python code for hung. And not with a
+    lock: in-process restart raises an exception in the main thread wherever that is, also between
+    taking a lock and giving it back.
+    """
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while not over():
+        if deadline is not None and time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
 
 
 def _own_group() -> dist.ProcessGroup:
