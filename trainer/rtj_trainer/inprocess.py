@@ -41,6 +41,8 @@ _MAX_ITERATIONS: Final = 10
 _SETTLE_SECONDS: Final = 1.0
 _SETTLE_POLL_SECONDS: Final = 0.005
 _STORE_TIMEOUT: Final = timedelta(seconds=60)
+# NVRx's own intervals here are up to a second.
+_LEAST_SOFT_TIMEOUT: Final = 5.0
 _TORCH_DISTRIBUTED: Final = Path(dist.__file__).parent
 
 
@@ -53,6 +55,18 @@ class Timeouts:
     hard: timedelta
     heartbeat: timedelta
     barrier: timedelta
+
+    def stretched(self, soft_timeout: float | None) -> "Timeouts":
+        """All of them longer or shorter by one factor, so that their order stays."""
+        if soft_timeout is None:
+            return self
+        if soft_timeout < _LEAST_SOFT_TIMEOUT:
+            raise ValueError(
+                f"soft_timeout={soft_timeout:g}: write {_LEAST_SOFT_TIMEOUT:g} seconds or more"
+            )
+        factor = soft_timeout / self.soft.total_seconds()
+        values = (self.process_group, self.soft, self.hard, self.heartbeat, self.barrier)
+        return Timeouts(*(value * factor for value in values))
 
 
 def _timeouts(
@@ -79,33 +93,38 @@ def device_type() -> str:
     return os.environ.get(names.ENV_DEVICE) or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def run[Result](train: Callable[[], Result]) -> Result:
+def run[Result](train: Callable[[], Result], *, soft_timeout: float | None = None) -> Result:
     """Run `train` in all ranks with a process group, again and again until it returns in all.
 
     `train` finds torch.distributed initialised, and has to take up from the newest checkpoint.
     Raises what `train` raised when it is not to be tried again in this process.
+
+    `soft_timeout`: seconds that the main thread may run no Python code, as in a barrier or in the
+    first collective of many ranks, before all ranks restart; 90 on GPUs, 15 on CPU. After about
+    twice that the process is killed. The other timeouts, the process group's too, change with it.
     """
+    timeouts = TIMEOUTS[device_type()].stretched(soft_timeout)
     if os.environ.get(names.ENV_IN_PROCESS, "1") == "0" or "RANK" not in os.environ:
-        return _run_once(train)
+        return _run_once(train, timeouts)
 
     from nvidia_resiliency_ext.inprocess import CallWrapper
 
     def entered(call: CallWrapper | None = None) -> Result:
         assert call is not None  # filled in by the wrapper, which goes by the annotation
-        return _run_iteration(train, call.iteration)
+        return _run_iteration(train, call.iteration, timeouts)
 
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     # The wrapper collects garbage at each restart; what was imported need not be looked at.
     gc.freeze()
-    return _wrapper(TIMEOUTS[device_type()])(entered)()
+    return _wrapper(timeouts)(entered)()
 
 
-def _run_once[Result](train: Callable[[], Result]) -> Result:
+def _run_once[Result](train: Callable[[], Result], timeouts: Timeouts) -> Result:
     alone = "RANK" not in os.environ
     dist.init_process_group(
         _BACKENDS[device_type()],
-        timeout=TIMEOUTS[device_type()].process_group,
+        timeout=timeouts.process_group,
         store=HashStore() if alone else None,
         rank=0 if alone else -1,
         world_size=1 if alone else -1,
@@ -113,7 +132,9 @@ def _run_once[Result](train: Callable[[], Result]) -> Result:
     return _run_entered(train, 0)
 
 
-def _run_iteration[Result](train: Callable[[], Result], iteration: int) -> Result:
+def _run_iteration[Result](
+    train: Callable[[], Result], iteration: int, timeouts: Timeouts
+) -> Result:
     if dist.is_initialized():
         # What the wrapper calls to abort the last iteration failed; it only logs that.
         dist.destroy_process_group()
@@ -127,7 +148,7 @@ def _run_iteration[Result](train: Callable[[], Result], iteration: int) -> Resul
     with gloo.tracked():
         dist.init_process_group(
             _BACKENDS[device_type()],
-            timeout=TIMEOUTS[device_type()].process_group,
+            timeout=timeouts.process_group,
             store=PrefixStore(f"rtj-{iteration}", store),
             rank=int(os.environ["RANK"]),
             world_size=int(os.environ["WORLD_SIZE"]),
@@ -165,6 +186,7 @@ def _wrapper(timeouts: Timeouts) -> "Wrapper":
     from nvidia_resiliency_ext import inprocess
     from nvidia_resiliency_ext.inprocess import nested_restarter
     from nvidia_resiliency_ext.inprocess.abort import Abort, AbortTorchDistributed
+    from nvidia_resiliency_ext.inprocess.health_check import CudaHealthCheck
 
     class SeverGloo(Abort):
         """What AbortTorchDistributed does not do for gloo."""
@@ -189,6 +211,9 @@ def _wrapper(timeouts: Timeouts) -> "Wrapper":
                 SeverGloo(),
                 nested_restarter.NestedRestarterHandlingStarting(),
             ),
+            # Waits for kernels that still run, which could write to what the next entry uses. If
+            # they do not end, the process does.
+            health_check=CudaHealthCheck(timeouts.soft / 3) if device_type() == "cuda" else None,
             completion=nested_restarter.NestedRestarterFinalized(),
             terminate=nested_restarter.NestedRestarterAborted(),
             soft_timeout=timeouts.soft,

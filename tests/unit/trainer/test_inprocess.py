@@ -1,12 +1,13 @@
 """Which rank's exception is its own, and when gloo lets go. The restart itself: tests/launcher."""
 
 import socket
+from datetime import timedelta
 
 import pytest
 import torch.distributed as dist
 
 from rtj_trainer import gloo
-from rtj_trainer.inprocess import TIMEOUTS, is_echo
+from rtj_trainer.inprocess import TIMEOUTS, _wrapper, is_echo, run
 
 
 def _raised_in_torch_distributed() -> Exception:
@@ -46,15 +47,43 @@ def test_only_failed_collectives_echo_another_ranks_fault(error: Exception, want
     assert is_echo(error) is want
 
 
+@pytest.mark.parametrize("soft_timeout", [None, 5.0, 1000.0])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_timeouts_are_in_the_order_that_nvrx_demands(device: str):
-    timeouts = TIMEOUTS[device]
+def test_timeouts_are_in_the_order_that_nvrx_demands(
+    monkeypatch: pytest.MonkeyPatch, device: str, soft_timeout: float | None
+):
+    monkeypatch.setenv("RTJ_DEVICE", device)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    timeouts = TIMEOUTS[device].stretched(soft_timeout)
+    if soft_timeout is not None:
+        assert timeouts.soft == timedelta(seconds=soft_timeout)
+    wrapper = _wrapper(timeouts)  # raises when NVRx refuses one
+    assert wrapper.soft_timeout == timeouts.soft
     assert timeouts.soft < timeouts.hard < timeouts.barrier
     assert timeouts.heartbeat < timeouts.barrier
     if device == "cpu":
         assert timeouts.process_group < timeouts.soft
     else:
         assert timeouts.process_group > timeouts.hard
+
+
+def test_soft_timeout_that_nvrx_could_not_keep_is_refused():
+    with pytest.raises(ValueError, match="soft_timeout=1: write 5 seconds or more"):
+        run(lambda: None, soft_timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("device", "want"), [("cpu", []), ("cuda", ["CudaHealthCheck", "ChainedGPUHealthCheck"])]
+)
+def test_pending_kernels_are_waited_for_where_there_are_gpus(
+    monkeypatch: pytest.MonkeyPatch, device: str, want: list[str]
+):
+    monkeypatch.setenv("RTJ_DEVICE", device)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    check = _wrapper(TIMEOUTS[device]).restart_health_check
+    checks = [type(one).__name__ for one in getattr(check, "instances", ())]
+    assert checks[:2] == want
 
 
 def _connected() -> tuple[socket.socket, socket.socket]:
