@@ -24,10 +24,13 @@ def new_nonce() -> str:
 
 def proof(key: bytes, side: str, hello: bytes, server_nonce: str) -> str:
     """Proof of one side ("server" or "client") over the Hello's bytes as sent, hex."""
-    message = b"\n".join((side.encode(), hashlib.sha256(hello).digest(), server_nonce.encode()))
+    nonce = server_nonce.encode(errors="replace")
+    message = b"\n".join((side.encode(), hashlib.sha256(hello).digest(), nonce))
     return hmac.new(key, message, hashlib.sha256).hexdigest()
 
 
 def proves(key: bytes, side: str, hello: bytes, server_nonce: str, given: str) -> bool:
-    """Whether `given` is that side's proof, in constant time."""
-    return hmac.compare_digest(proof(key, side, hello, server_nonce), given)
+    """Whether `given`, any text at all, is that side's proof, in constant time."""
+    wanted = proof(key, side, hello, server_nonce)
+    # As bytes: texts are compared only if both are ASCII.
+    return hmac.compare_digest(wanted.encode(), given.encode(errors="replace"))

@@ -213,6 +213,21 @@ async def test_a_wrong_key_is_refused_at_both_sockets(tmp_path: Path, hello: Hel
         assert (view.refused_hellos, view.workers) == (1, ())
 
 
+@pytest.mark.parametrize("hello", [WORKER, OPERATOR], ids=["worker", "operator"])
+async def test_a_proof_beyond_ascii_is_refused_like_any_wrong_one(
+    tmp_path: Path, hello: Hello
+) -> None:
+    async with running(tmp_path) as coordinator:
+        client = await coordinator.open(hello.role)
+        await client.send(hello)
+        await client.expect(Challenge)
+        await client.send(Proof(proof="é" * 64))
+        refused = await client.receive()
+        assert isinstance(refused, Refused)
+        assert refused.reason == "bad-proof"
+        assert 'rtj_refused_hellos_total{reason="bad-proof"} 1.0' in await coordinator.metrics()
+
+
 async def test_who_is_not_expected_or_of_the_past_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as coordinator:
         operator = await coordinator.connect(OPERATOR)
