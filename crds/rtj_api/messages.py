@@ -22,14 +22,32 @@ from msgspec import Meta
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
 
-# Bounds that a receiver enforces; a text over its bound is cut by the sender.
+# Bounds that a receiver enforces by not decoding what is beyond them: what a pod says must neither
+# break a rule nor become a status that the API server refuses. A text over its bound is cut by the
+# sender; numbers are bounded so that no honest one reaches its bound.
 MAX_FRAME_WORKER_BYTES: Final = 256 * 1024
 MAX_FRAME_VIEW_BYTES: Final = 8 * 1024 * 1024
 MAX_TEXT: Final = 1024
 MAX_FAULTS: Final = 64
+# More than a job can have: spec.nodes and spec.spares, with some that are on their way out.
+MAX_WORKERS: Final = 8192
+MAX_RANKS: Final = 256
+_INT32_MAX: Final = 2**31 - 1
 
 Text = Annotated[str, Meta(max_length=MAX_TEXT)]
-Natural = Annotated[int, Meta(ge=0)]
+# Names, UIDs, nonces, proofs.
+Word = Annotated[str, Meta(max_length=253)]
+# Sums of these stay within 64 bits for as long as a job can live.
+Natural = Annotated[int, Meta(ge=0, le=_INT32_MAX)]
+# A place, or -1 for none.
+Index = Annotated[int, Meta(ge=-1, le=_INT32_MAX)]
+ExitCode = Annotated[int, Meta(ge=-_INT32_MAX, le=_INT32_MAX)]
+# As wide as in a rank's record, which a script fills: -1 before the first.
+Step = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+# Negative ones come from a sender that stood still meanwhile.
+Seconds = Annotated[float, Meta(ge=-1e9, le=1e9)]
+# Until the year 2242.
+Unix = Annotated[float, Meta(ge=0, le=2**33)]
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", omit_defaults=True):
@@ -43,15 +61,13 @@ class Hello(Frame, frozen=True, kw_only=True, tag="hello"):
     """First frame of a client (agent or operator)."""
 
     role: Literal["worker", "operator"]
-    job_uid: str
-    nonce: str
-    protocol_min: int = PROTOCOL_MIN
-    protocol_max: int = PROTOCOL_MAX
-    capabilities: tuple[str, ...] = ()
-    versions: dict[str, str] = {}
+    job_uid: Word
+    nonce: Word
+    protocol_min: Natural = PROTOCOL_MIN
+    protocol_max: Natural = PROTOCOL_MAX
     # worker
-    pod_uid: str = ""
-    pod_name: str = ""
+    pod_uid: Word = ""
+    pod_name: Word = ""
     slot: Natural = 0
     incarnation: Natural = 0
     # operator: leaseTransitions of its leadership; a lower one than seen before is refused
@@ -61,20 +77,20 @@ class Hello(Frame, frozen=True, kw_only=True, tag="hello"):
 class Challenge(Frame, frozen=True, kw_only=True, tag="challenge"):
     """Server's nonce and its proof."""
 
-    nonce: str
-    proof: str
+    nonce: Word
+    proof: Word
 
 
 class Proof(Frame, frozen=True, kw_only=True, tag="proof"):
     """Client's proof."""
 
-    proof: str
+    proof: Word
 
 
 class Welcome(Frame, frozen=True, kw_only=True, tag="welcome"):
     """The connection is open; `protocol` is the version both speak."""
 
-    protocol: int
+    protocol: Natural
     coordinator_incarnation: Natural = 0
 
 
@@ -82,7 +98,7 @@ class Refused(Frame, frozen=True, kw_only=True, tag="refused"):
     """Why the client was turned away: bad-proof, wrong-job, protocol, stale-incarnation,
     not-expected, stale-epoch."""
 
-    reason: str
+    reason: Word
     message: Text = ""
 
 
@@ -98,11 +114,11 @@ class RankBeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     alive: bool = False
     # Steps completed since the training began (a step number, never reset by a restart); -1 before
     # the first.
-    step: int = -1
+    step: Step = -1
     phase: Annotated[str, Meta(max_length=32)] = ""
-    age_seconds: float = 0.0
+    age_seconds: Seconds = 0.0
     # Newest checkpoint step known complete, -1 for none.
-    checkpoint_step: int = -1
+    checkpoint_step: Step = -1
     # In-process iteration: number of in-process restarts of this process so far.
     iteration: Natural = 0
     # Rendezvous round in which the process was started (TORCHELASTIC_RESTART_COUNT).
@@ -113,20 +129,20 @@ class RankBeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     saved: bool = False
     # Last exception that the in-process wrapper saw in this rank, and the iteration it ended.
     error: Text = ""
-    error_iteration: int = -1
+    error_iteration: Index = -1
 
 
 class ExitReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A training process that ended other than with 0, as the launcher saw it."""
 
     # Grows by one per report of this agent, so that a repeated beat is not a second fault.
-    number: int
+    number: Natural
     run: Natural
     round: Natural
     local_rank: Natural
     rank: Natural = 0
     # Negative: ended by that signal (the subprocess convention).
-    exit_code: int = 0
+    exit_code: ExitCode = 0
     # Killed by the kernel's OOM killer, as far as the cgroup tells.
     out_of_memory: bool = False
     # Ended by the rank monitor because of a missing heartbeat or an overlong section.
@@ -142,10 +158,10 @@ class LauncherState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     # exited: ended by itself with exit_code. killed: ended by the agent.
     state: Literal["parked", "joining", "training", "exited", "killed"] = "parked"
     run: Natural = 0
-    position: int = -1
-    launch: int = -1
+    position: Index = -1
+    launch: Index = -1
     pid: Natural = 0
-    exit_code: int | None = None
+    exit_code: ExitCode | None = None
     tail: Text = ""
 
 
@@ -155,7 +171,7 @@ class Beat(Frame, frozen=True, kw_only=True, tag="beat"):
 
     seq: Natural
     launcher: LauncherState = LauncherState()
-    ranks: tuple[RankBeat, ...] = ()
+    ranks: Annotated[tuple[RankBeat, ...], Meta(max_length=MAX_RANKS)] = ()
     exits: Annotated[tuple[ExitReport, ...], Meta(max_length=MAX_FAULTS)] = ()
     # Pod is being stopped (SIGTERM received); wants to save and leave.
     terminating: bool = False
@@ -172,19 +188,19 @@ class WorkerDirective(Frame, frozen=True, kw_only=True, tag="worker_directive"):
     # exit: kill hard and end the agent with exit code 0.
     state: Literal["park", "train", "leave", "exit"]
     run: Natural = 0
-    position: int = -1
-    launch: int = -1
+    position: Index = -1
+    launch: Index = -1
     nodes: Natural = 0
     processes_per_node: Natural = 0
-    rendezvous_id: str = ""
+    rendezvous_id: Word = ""
     # Host of the store; the agent adds names.PORT_STORE.
-    store_host: str = ""
-    beat_interval_seconds: float = 1.0
+    store_host: Word = ""
+    beat_interval_seconds: Seconds = 1.0
     # Silence after which a worker counts as lost; also how long an agent may let its launcher join
     # a round on the word of a coordinator it no longer hears (the fence).
-    beat_timeout_seconds: float = 5.0
-    rank_timeout_seconds: float = 600.0
-    initial_rank_timeout_seconds: float = 1800.0
+    beat_timeout_seconds: Seconds = 5.0
+    rank_timeout_seconds: Seconds = 600.0
+    initial_rank_timeout_seconds: Seconds = 1800.0
     in_process: bool = True
     # The run as the job's history sees it, for the termination message.
     round: Natural = 0
@@ -203,17 +219,17 @@ class JobDirective(Frame, frozen=True, kw_only=True, tag="job_directive"):
     nodes: Natural
     processes_per_node: Natural
     # Pods that may take part: uid -> slot. A connected worker that is not listed is told to exit.
-    pods: dict[str, int] = {}
+    pods: Annotated[dict[Word, Natural], Meta(max_length=MAX_WORKERS)] = {}
     # Pods excluded at once although still listed or running (their launcher is killed).
-    excluded: tuple[str, ...] = ()
+    excluded: Annotated[tuple[Word, ...], Meta(max_length=MAX_WORKERS)] = ()
     # none: train. save: agree, save, leave. now: kill hard, everything ends.
     stop: Literal["none", "save", "now"] = "none"
     # Grows by one for each in-job restart that the operator asks for (a hang the ranks hide).
     restart: Natural = 0
-    beat_interval_seconds: float = 1.0
-    beat_timeout_seconds: float = 5.0
-    rank_timeout_seconds: float = 600.0
-    initial_rank_timeout_seconds: float = 1800.0
+    beat_interval_seconds: Seconds = 1.0
+    beat_timeout_seconds: Seconds = 5.0
+    rank_timeout_seconds: Seconds = 600.0
+    initial_rank_timeout_seconds: Seconds = 1800.0
     in_process: bool = True
 
 
@@ -225,16 +241,15 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     slot: Natural
     incarnation: Natural
-    pod_uid: str
+    pod_uid: Word
     connected: bool = False
     # Seconds since the last beat (0 while connected and beating).
-    silent_seconds: float = 0.0
+    silent_seconds: Seconds = 0.0
     # Position in the training, -1 for a spare or a lost worker.
-    position: int = -1
+    position: Index = -1
     launcher: LauncherState = LauncherState()
     terminating: bool = False
-    step: int = -1
-    ranks_done: Natural = 0
+    step: Step = -1
 
 
 class FaultReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -244,31 +259,31 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     it stored, so that none counts twice and none is lost.
     """
 
-    number: int
+    number: Natural
     # exception: in-process restart seen. exit: a training process ended. hang: a rank monitor or
     # the wrapper ended one for silence. launcher: ft_launcher ended. worker: socket closed or beats
     # stopped. control: nvrx-control ended.
     kind: Literal["exception", "exit", "hang", "launcher", "worker", "control"]
     run: Natural = 0
     round: Natural = 0
-    slot: int = -1
-    incarnation: int = -1
-    pod_uid: str = ""
-    position: int = -1
-    rank: int = -1
-    exit_code: int | None = None
+    slot: Index = -1
+    incarnation: Index = -1
+    pod_uid: Word = ""
+    position: Index = -1
+    rank: Index = -1
+    exit_code: ExitCode | None = None
     out_of_memory: bool = False
     message: Text = ""
-    detected_unix: float = 0.0
+    detected_unix: Unix = 0.0
     # Seconds from the last sign of life of the suspect to the detection.
-    detected_seconds: float = 0.0
+    detected_seconds: Seconds = 0.0
     # Highest step reached before the fault, and the step training resumed from (-1: not yet).
-    step: int = -1
-    resumed_step: int = -1
+    step: Step = -1
+    resumed_step: Step = -1
     # Seconds from detection to the first step beyond the highest before; None: not yet.
-    recovered_seconds: float | None = None
+    recovered_seconds: Seconds | None = None
     # Slot of the spare that took the position, -1 if none did (yet).
-    replaced_by_slot: int = -1
+    replaced_by_slot: Index = -1
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -289,17 +304,15 @@ class JobView(Frame, frozen=True, kw_only=True, tag="job_view"):
     directive_number: Natural = 0
     run: Natural = 0
     # Highest closed round of this run, -1 before the first.
-    round: int = -1
+    round: Index = -1
     control: Literal["starting", "running", "dead"] = "starting"
-    workers: tuple[WorkerView, ...] = ()
+    workers: Annotated[tuple[WorkerView, ...], Meta(max_length=MAX_WORKERS)] = ()
     # Lowest completed step over the ranks in training; highest ever seen by this coordinator.
-    step: int = -1
-    highest_step: int = -1
-    checkpoint_step: int = -1
+    step: Step = -1
+    highest_step: Step = -1
+    checkpoint_step: Step = -1
     # Number of training ranks that beat now, and how many there should be.
     ranks_training: Natural = 0
-    # Seconds since `highest_step` last grew.
-    progress_age_seconds: float = 0.0
     # Counters of this coordinator incarnation.
     in_process_restarts: Natural = 0
     in_job_restarts: Natural = 0
@@ -339,9 +352,9 @@ class TerminationMessage(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
     run: Natural = 0
     round: Natural = 0
-    position: int = -1
+    position: Index = -1
     # finished: told to exit after success. saved: after save and leave. stopped: told to exit or
     # SIGTERM. failed: the agent itself could not go on.
     outcome: Literal["finished", "saved", "stopped", "failed"] = "stopped"
-    exit_code: int | None = None
+    exit_code: ExitCode | None = None
     message: Text = ""

@@ -31,6 +31,7 @@ from rtj_api.messages import (
     encode,
 )
 from rtj_operator import metrics
+from rtj_operator.bucket import Bucket
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,10 @@ REASONS: Final = frozenset(
 )
 # News of steps alone may wait this long, so that training costs one pass a second at most.
 PROGRESS_SECONDS: Final = 1.0
+# What else is news is looked at at once, so often in a row and then once a second: each look may
+# be a write, and a tenant's coordinator could have news in every view.
+WAKE_BURST: Final = 10
+WAKE_REFILL_SECONDS: Final = 1.0
 
 
 class ViewError(Exception):
@@ -111,6 +116,7 @@ class ViewLink:
         self.epoch = epoch
         self._key = key
         self._wake = wake
+        self._wakes = Bucket(WAKE_BURST, WAKE_REFILL_SECONDS)
         self._numbers = numbers
         self._view = view
         self._connected = False
@@ -146,7 +152,7 @@ class ViewLink:
     async def _run(self, session: aiohttp.ClientSession) -> None:
         backoff = BACKOFF_FIRST_SECONDS
         while True:
-            pause = backoff
+            pause = 0.0
             try:
                 await self._serve(session)
             except ViewRefused as refusal:
@@ -155,10 +161,15 @@ class ViewLink:
                 self._complain(f"refused: {refusal}")
             except (ViewError, aiohttp.ClientError, OSError, TimeoutError) as error:
                 log.debug("%s: %s", self._url, error or type(error).__name__)
+            except Exception:
+                # A fault of ours, perhaps met by what this coordinator says: the next connection
+                # may go well, and without one the job has no view.
+                pause = REFUSED_SECONDS
+                log.exception("%s: trying again", self._url)
             if self._connected:
-                pause = backoff = BACKOFF_FIRST_SECONDS
+                backoff = BACKOFF_FIRST_SECONDS
                 self._set_connected(False)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            await asyncio.sleep((pause or backoff) * random.uniform(0.5, 1.0))
             backoff = min(backoff * 2, BACKOFF_MAX_SECONDS)
 
     async def _serve(self, session: aiohttp.ClientSession) -> None:
@@ -250,12 +261,16 @@ class ViewLink:
         old, self._view = self._view, frame
         seconds = urgency(old, frame)
         if seconds is not None:
-            self._wake(seconds)
+            self._news_within(seconds)
 
     def _set_connected(self, connected: bool) -> None:
         self._connected = connected
         self._lost_at = time.monotonic()
-        self._wake(0.0)
+        self._news_within(0.0)
+
+    def _news_within(self, seconds: float) -> None:
+        """Have the job looked at within that time, or as soon as it may be again."""
+        self._wake(seconds or self._wakes.wait_seconds())
 
     def _complain(self, message: str) -> None:
         """Log once for this coordinator; a liar must not fill the log."""
@@ -286,7 +301,6 @@ def _without_progress(view: JobView) -> JobView:
         step=-1,
         highest_step=-1,
         checkpoint_step=-1,
-        progress_age_seconds=0.0,
         refused_hellos=0,
     )
 

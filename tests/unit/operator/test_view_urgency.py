@@ -20,7 +20,6 @@ def with_worker(**fields: object) -> dict[str, object]:
     ("change", "want"),
     [
         pytest.param({}, None, id="the same"),
-        pytest.param({"progress_age_seconds": 9.0}, None, id="an age"),
         pytest.param(with_worker(silent_seconds=2.0), None, id="a worker's age"),
         pytest.param({"step": 11, "highest_step": 11}, PROGRESS_SECONDS, id="a step"),
         pytest.param({"checkpoint_step": 10}, PROGRESS_SECONDS, id="a checkpoint"),

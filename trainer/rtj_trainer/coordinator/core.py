@@ -46,7 +46,6 @@ class Core:
         self.progress = Progress(
             highest_step=memory.highest_step,
             checkpoint_step=memory.checkpoint_step,
-            grown_at=now,
             moved_at=now,
         )
         self.restarts = RestartWatch(memory.counts)

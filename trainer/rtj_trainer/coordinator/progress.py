@@ -23,9 +23,8 @@ class Progress:
     # Lowest completed step over the ranks in training; -1 unless all of them stand at one.
     step: int = -1
     highest_step: int = -1
-    # When highest_step last grew (monotonic seconds).
-    grown_at: float = 0.0
-    # When the ranks last were elsewhere: after a restart they move long before the step is new.
+    # When the ranks last were elsewhere (monotonic seconds): after a restart they move long before
+    # the step is new.
     moved_at: float = 0.0
     checkpoint_step: int = -1
     ranks_training: int = 0
@@ -54,7 +53,7 @@ class Progress:
         self.complete = len(living) == ranks > 0
         self.step = min((beat.step for beat in living), default=-1)
         self.iteration = max([self.iteration, *(place.beat.iteration for place in here)])
-        self._grow((place.beat for place in here), now)
+        self._grow(place.beat for place in here)
         if stood != (self.round, self.iteration, self.step, self.complete):
             self.moved_at = now
 
@@ -64,7 +63,7 @@ class Progress:
         self.done.clear()
         self.saved.clear()
         self.step, self.ranks_training, self.complete = -1, 0, False
-        self.grown_at = self.moved_at = now
+        self.moved_at = now
 
     def forget(self, position: int) -> None:
         """The position's processes are of the past, with the marks they left."""
@@ -79,12 +78,10 @@ class Progress:
             if place.beat.saved:
                 self.saved.add(key)
 
-    def _grow(self, beats: Iterable[RankBeat], now: float) -> None:
+    def _grow(self, beats: Iterable[RankBeat]) -> None:
         for beat in beats:
             self.checkpoint_step = max(self.checkpoint_step, beat.checkpoint_step)
-            if beat.step > self.highest_step:
-                self.highest_step = beat.step
-                self.grown_at = now
+            self.highest_step = max(self.highest_step, beat.step)
 
 
 def odd_one_out(places: Sequence[Place]) -> Place | None:

@@ -26,7 +26,6 @@ def job_view(core: Core, incarnation: int, refused_hellos: int, now: float) -> J
         highest_step=core.progress.highest_step,
         checkpoint_step=core.progress.checkpoint_step,
         ranks_training=core.progress.ranks_training,
-        progress_age_seconds=round(max(0.0, now - core.progress.grown_at), 2),
         in_process_restarts=counts.in_process,
         in_job_restarts=counts.in_job,
         faults=core.ledger.shown(now + core.wall_offset),
@@ -39,7 +38,7 @@ def job_view(core: Core, incarnation: int, refused_hellos: int, now: float) -> J
 def without_ages(view: JobView) -> JobView:
     """The view as it is compared with the one before: time passing is no change."""
     workers = tuple(replace(worker, silent_seconds=0.0) for worker in view.workers)
-    return replace(view, workers=workers, progress_age_seconds=0.0)
+    return replace(view, workers=workers)
 
 
 def _shown(core: Core) -> list[Worker]:
@@ -67,5 +66,4 @@ def _worker_view(core: Core, worker: Worker, now: float) -> WorkerView:
         launcher=worker.launcher,
         terminating=worker.terminating,
         step=min((rank.step for rank in ranks), default=-1),
-        ranks_done=sum(rank.done for rank in ranks),
     )
