@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from rtj_api import names
+from rtj_operator.bucket import Bucket
 from rtj_operator.kube.client import KubeClient, PatchOperation
 from rtj_operator.kube.errors import ApiError, NotFound, NotLeader, Unreachable
 from rtj_operator.kube.objects import EVENTS
@@ -37,12 +38,6 @@ class _Told:
     at: float
 
 
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    at: float
-
-
 class EventRecorder:
     """Writes Events."""
 
@@ -50,7 +45,7 @@ class EventRecorder:
         self._client = client
         self._identity = identity
         self._told: OrderedDict[tuple[str, str, str, str], _Told] = OrderedDict()
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     async def emit(self, job: JobRef, event: EmitEvent) -> None:
         """Write one Event, or count up the same one. Raises NotLeader only."""
@@ -114,17 +109,11 @@ class EventRecorder:
         }
 
     def _allowed(self, uid: str) -> bool:
-        now = time.monotonic()
-        bucket = self._buckets.setdefault(uid, _Bucket(tokens=BURST, at=now))
+        bucket = self._buckets.setdefault(uid, Bucket(BURST, REFILL_SECONDS))
         self._buckets.move_to_end(uid)
         if len(self._buckets) > REMEMBERED:
             self._buckets.popitem(last=False)
-        bucket.tokens = min(BURST, bucket.tokens + (now - bucket.at) / REFILL_SECONDS)
-        bucket.at = now
-        if bucket.tokens < 1:
-            return False
-        bucket.tokens -= 1
-        return True
+        return bucket.take()
 
 
 def _now() -> str:
