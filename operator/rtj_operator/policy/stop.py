@@ -21,7 +21,9 @@ def grace(plan: Plan) -> float:
     """Seconds that saving and leaving, and a pod's end, may take."""
     pod = plan.spec.template.get("spec")
     given = cast("dict[str, Any]", pod).get("terminationGracePeriodSeconds") if pod else None
-    return float(given if isinstance(given, int) else DEFAULT_GRACE_SECONDS)
+    # Without a profile nothing of the job runs.
+    device = plan.seen.profile.device if plan.seen.profile else "cpu"
+    return float(given if isinstance(given, int) else DEFAULT_GRACE_SECONDS[device])
 
 
 def complete(plan: Plan) -> Plan:

@@ -14,8 +14,9 @@ from rtj_operator.render import coordinator, scheduling, trainer, volumes
 from rtj_operator.render.objects import JobRef, Manifest, entries, metadata, section
 from rtj_operator.render.profiles import Profile
 
-# Longer than the launcher needs to end its ranks, and than an agreed save of a large model takes.
-DEFAULT_GRACE_SECONDS: Final = 90
+# By device: longer than the launcher needs to end its ranks, and than an agreed save takes. Saves
+# of large models to FSx for Lustre take minutes.
+DEFAULT_GRACE_SECONDS: Final = {"cuda": 600, "cpu": 90}
 # Training is not to be moved for the sake of packing.
 DO_NOT_MOVE: Final = {
     "karpenter.sh/do-not-disrupt": "true",
@@ -38,7 +39,8 @@ def worker_pod(
     template = copy.deepcopy(spec.template)
     user = section(template, "spec")
     name = names.worker_pod(job.name, slot, incarnation)
-    grace = int(user.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS))
+    default = DEFAULT_GRACE_SECONDS[profile.device]
+    grace = int(user.get("terminationGracePeriodSeconds", default))
     identity = {
         names.ENV_SLOT: str(slot),
         names.ENV_INCARNATION: str(incarnation),

@@ -15,6 +15,7 @@ from rtj_operator.policy.decision import (
     EmitEvent,
     SendDirective,
 )
+from rtj_operator.policy.observation import ProfileObservation
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
 
@@ -208,6 +209,12 @@ def test_ranks_that_do_not_leave_are_left_behind_after_the_grace() -> None:
     assert decision.status.phase is Phase.SUSPENDED
     (event,) = build.actions(decision, EmitEvent)
     assert event.message.startswith("Not all ranks left within 30 s")
+
+
+def test_ranks_on_gpus_have_more_time_to_save() -> None:
+    gpus = ProfileObservation(name="p5.48xlarge", processes_per_node=8, device="cuda")
+    first, _ = build.after(build.running(build.spec(suspend=True), profile=gpus))
+    assert first.wake_after_seconds == 600.0
 
 
 def test_faults_while_saving_start_no_recovery() -> None:

@@ -2,6 +2,8 @@
 
 import copy
 
+import pytest
+
 from rtj_api import names
 from tests.unit.render.builders import (
     JOB,
@@ -66,6 +68,12 @@ def test_written_pod_fields_stay() -> None:
     assert {key: spec[key] for key in written} == written
     grace = next(v for v in spec["containers"][0]["env"] if v["name"] == names.ENV_GRACE_SECONDS)
     assert grace["value"] == "300"
+
+
+@pytest.mark.parametrize(("instance_type", "want"), [("cpu", 90), ("p5.48xlarge", 600)])
+def test_grace_is_long_enough_for_a_save(instance_type: str, want: int) -> None:
+    pod = a_worker(a_spec(instanceType=instance_type))
+    assert pod["spec"]["terminationGracePeriodSeconds"] == want
 
 
 def test_other_containers_are_left_alone() -> None:
