@@ -45,6 +45,7 @@ class Engine:
         self._settings = settings
         self._leadership = leadership
         self._queue = WorkQueue()
+        self._queue.close()
         self._caches = Caches(
             jobs=Store(self._job_changed),
             pods=Store(self._pod_changed, _job_of_pod),
@@ -103,6 +104,7 @@ class Engine:
                 over.cancel()
                 term.cancel()
                 (ended,) = await asyncio.gather(term, return_exceptions=True)
+                self._queue.close()
                 await self._views.close()
             if isinstance(ended, Exception):
                 # The next term begins with a fresh list; leaving the process would help nobody.
@@ -110,10 +112,11 @@ class Engine:
                 await asyncio.sleep(TERM_PAUSE_SECONDS)
 
     async def _term(self, epoch: int) -> None:
-        """Lead: only after a list that was made under the lease."""
+        """Lead: only after a list that was made under the lease. What is heard during it is in the
+        caches; the queue was closed until then."""
         async with asyncio.timeout(RELIST_TIMEOUT_SECONDS):
             await asyncio.gather(*(reflector.relist() for reflector in self._reflectors))
-        self._queue.clear()
+        self._queue.open()
         for key in self._job_keys():
             self._queue.add(key)
         async with asyncio.TaskGroup() as group:

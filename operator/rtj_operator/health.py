@@ -50,8 +50,9 @@ class Health:
 
     async def alive(self) -> str:
         """That this question is answered at all shows that the loop turns."""
-        if self._leadership.leading and self._queue.oldest_wait_seconds > QUEUE_SECONDS:
-            return f"a job waits since {self._queue.oldest_wait_seconds:.0f} s"
+        stuck = self._queue.stuck_seconds
+        if self._leadership.leading and stuck > QUEUE_SECONDS:
+            return f"no pass over a job has begun or ended for {stuck:.0f} s"
         silent = [r.name for r in self._reflectors if r.silent_seconds > STREAM_SECONDS]
         if not silent:
             return ""

@@ -2,7 +2,7 @@
 
 An addition during a pass is kept and gives one more pass after it. A failing key waits longer each
 time; an addition cuts that wait to at most a second, so that news is not slept over and a job that
-fails at every look does not spin either.
+fails at every look does not spin either. A standby's queue is closed: nobody takes from it.
 """
 
 import asyncio
@@ -32,12 +32,17 @@ class WorkQueue:
         self._failures: dict[JobKey, int] = {}
         self._not_before: dict[JobKey, float] = {}
         self._wakeup = asyncio.Event()
+        self._closed = False
+        # When a key was last taken.
+        self._taken_at = 0.0
 
     def __len__(self) -> int:
         return len(self._ready)
 
     def add(self, key: JobKey) -> None:
         """Look at `key` as soon as possible."""
+        if self._closed:
+            return
         if key in self._running:
             self._again.add(key)
             return
@@ -53,6 +58,8 @@ class WorkQueue:
 
     def add_after(self, key: JobKey, seconds: float) -> None:
         """Look at `key` in `seconds` at the latest; an earlier appointment stays."""
+        if self._closed:
+            return
         due = _now() + seconds
         timer = self._timers.get(key)
         if key in self._ready_since or (timer is not None and timer.when() <= due):
@@ -68,7 +75,7 @@ class WorkQueue:
         key = self._ready.popleft()
         del self._ready_since[key]
         self._cancel_timer(key)
-        self._running[key] = _now()
+        self._running[key] = self._taken_at = _now()
         metrics.QUEUE_DEPTH.set(len(self._ready))
         return key
 
@@ -92,20 +99,29 @@ class WorkQueue:
         self._again.discard(key)
         self._running.pop(key, None)
 
-    def clear(self) -> None:
-        """Forget everything; a new leader adds every job."""
+    def open(self) -> None:
+        """Take additions again; a new leader adds every job."""
+        self._closed = False
+
+    def close(self) -> None:
+        """Forget everything, and take nothing until `open`; no pass may be under way."""
+        self._closed = True
         for timer in self._timers.values():
             timer.cancel()
         for state in (self._timers, self._failures, self._not_before, self._ready_since):
             state.clear()
+        self._running.clear()
         self._ready.clear()
         self._again.clear()
         metrics.QUEUE_DEPTH.set(0)
 
     @property
-    def oldest_wait_seconds(self) -> float:
-        """How long the longest waiting or running key has been so; 0 when idle."""
-        since = [*self._ready_since.values(), *self._running.values()]
+    def stuck_seconds(self) -> float:
+        """How long the longest pass has run, or keys have waited without one being taken; 0 when
+        idle. A long queue that moves is slow, not stuck."""
+        since = list(self._running.values())
+        if self._ready_since:
+            since.append(max(self._taken_at, min(self._ready_since.values())))
         return _now() - min(since) if since else 0.0
 
     def _end(self, key: JobKey, delay: float | None) -> None:

@@ -136,27 +136,51 @@ def test_success_ends_the_backoff() -> None:
     run(work())
 
 
-def test_cleared_queue_forgets_appointments_and_failures() -> None:
+def test_closed_queue_forgets_all_and_takes_nothing_until_it_is_opened() -> None:
     async def work() -> None:
         queue = WorkQueue()
         queue.add(A)
         queue.add_after(B, 1.0)
-        queue.clear()
+        queue.close()
+        queue.add(A)
+        queue.add_after(B, 1.0)
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(3600):
                 await queue.get()
+        assert queue.stuck_seconds == 0.0
+        queue.open()
+        queue.add(B)
+        assert await queue.get() == B
 
     run(work())
 
 
-def test_oldest_wait_counts_running_keys_too() -> None:
+def test_pass_that_does_not_end_is_stuck() -> None:
     async def work() -> None:
         queue = WorkQueue()
-        assert queue.oldest_wait_seconds == 0.0
+        assert queue.stuck_seconds == 0.0
         queue.add(A)
         await queue.get()
         await asyncio.sleep(7)
         queue.add(B)
-        assert queue.oldest_wait_seconds == pytest.approx(7.0)
+        assert queue.stuck_seconds == pytest.approx(7.0)
+        queue.done(A)
+        assert queue.stuck_seconds == 0.0
+
+    run(work())
+
+
+def test_long_queue_is_stuck_only_if_nothing_is_taken_from_it() -> None:
+    async def work() -> None:
+        queue = WorkQueue()
+        for number in range(10):
+            queue.add(("ns", str(number)))
+        for _ in range(5):
+            key = await queue.get()
+            await asyncio.sleep(60)
+            queue.done(key)
+        assert queue.stuck_seconds == pytest.approx(60.0)
+        await asyncio.sleep(240)
+        assert queue.stuck_seconds == pytest.approx(300.0)
 
     run(work())
