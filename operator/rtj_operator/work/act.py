@@ -20,7 +20,9 @@ from rtj_operator.kube.errors import (
     ApiError,
     Conflict,
     Invalid,
+    KubeError,
     NotFound,
+    NotLeader,
     Refused,
 )
 from rtj_operator.kube.objects import JOBS, PODS, Node
@@ -93,17 +95,22 @@ class Actor:
         scene = _Scene(job=job, memory=memory)
         events = [action for action in actions if isinstance(action, EmitEvent)]
         effects = [action for action in actions if not isinstance(action, EmitEvent)]
-        failed: ApiError | None = None
+        failed: KubeError | None = None
         for _, group in itertools.groupby((*effects, *events), key=_batch):
             try:
                 await self._some(scene, list(group))
-            except ApiError as error:
-                # What one effect is refused must not keep the others waiting.
+            except NotLeader:
+                raise
+            except KubeError as error:
+                # What one effect is refused, or not answered, must not keep the others waiting,
+                # least of all the Events: the next pass decides nothing new to tell.
                 log.warning("%s", error)
                 failed = failed or error
         if failed is not None:
             raise failed
-        return memory.retry_seconds
+        retry = memory.retry_seconds
+        memory.drop_unwanted()
+        return retry
 
     async def _some(self, scene: _Scene, actions: Sequence[Action]) -> None:
         """One action, or several creations or deletions of pods at once."""

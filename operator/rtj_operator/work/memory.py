@@ -46,22 +46,30 @@ class JobMemory:
     uid: str
     read: ReadSpec | None = None
     children: Children = field(default_factory=Children)
-    refusal: Refusal | None = None
-    _paused_until: float = 0.0
+    # By kind, and when something of it may be tried again.
+    _refusals: dict[str, tuple[Refusal, float]] = field(
+        default_factory=dict[str, tuple[Refusal, float]]
+    )
     _conflicts: dict[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
 
     @property
     def retry_seconds(self) -> float | None:
         """When what was refused or found taken should be tried again; None: nothing was."""
-        waits = [max(0.0, self._paused_until - time.monotonic())] if self.refusal else []
+        now = time.monotonic()
+        waits = [max(0.0, until - now) for _, until in self._refusals.values()]
         if self.conflicts:
             waits.append(CONFLICT_SECONDS)
         return min(waits, default=None)
 
+    @property
+    def refusal(self) -> Refusal | None:
+        """The one to tell: of the kind that has been refused for longest."""
+        return next((refusal for refusal, _ in self._refusals.values()), None)
+
     def paused(self, kind: str) -> bool:
         """Whether nothing of that kind is to be created yet, because of a refusal."""
-        refused = self.refusal is not None and self.refusal.kind == kind
-        return refused and time.monotonic() < self._paused_until
+        known = self._refusals.get(kind)
+        return known is not None and time.monotonic() < known[1]
 
     @property
     def conflicts(self) -> dict[str, str]:
@@ -85,18 +93,22 @@ class JobMemory:
 
     def refused(self, kind: str, name: str, error: ApiError) -> None:
         """The server refused a child; its words are kept for a condition."""
-        self.refusal = Refusal(kind=kind, name=name, code=error.code, message=error.message)
         pause = REFUSED_PAUSE_SECONDS
         if error.code == 429:
             asked = max(error.retry_after_seconds, THROTTLED_PAUSE_SECONDS)
             pause = min(asked, REFUSED_PAUSE_SECONDS)
-        self._paused_until = time.monotonic() + pause
+        refusal = Refusal(kind=kind, name=name, code=error.code, message=error.message)
+        self._refusals[kind] = (refusal, time.monotonic() + pause)
 
     def accepted(self, kind: str) -> None:
         """The server took a child of that kind: an earlier refusal is over."""
-        if self.refusal is not None and self.refusal.kind == kind:
-            self.refusal = None
-            self._paused_until = 0.0
+        self._refusals.pop(kind, None)
+
+    def drop_unwanted(self) -> None:
+        """Forget refusals of what was not tried again when it might be: nobody wants it any more.
+        To be called at the end of a pass."""
+        now = time.monotonic()
+        self._refusals = {k: v for k, v in self._refusals.items() if v[1] > now}
 
 
 class Memories:
