@@ -21,8 +21,7 @@ def accept(seen: Observation) -> Plan | Decision:
             f"status.format is {status.format}, this operator knows {FORMAT}: it leaves the job "
             "alone; upgrade the operator."
         )
-        event = EmitEvent(type="Warning", reason=EventReason.INVALID, message=text)
-        return Decision(status=status, actions=(event,))
+        return Decision(status=status, complaint=text)
     problem = _problem(seen)
     if problem is not None:
         return _refuse(seen, *problem)

@@ -107,3 +107,5 @@ class Decision:
     wake_after_seconds: float | None = None
     # Metrics to count once when the status write succeeded, e.g. recoveries by rung and class.
     counted: tuple[tuple[str, str], ...] = field(default=())
+    # Why the job is left alone, if status cannot hold it; told once by whoever leads.
+    complaint: str = ""

@@ -110,6 +110,9 @@ class Reconciler:
                 await self._complain(key, job, str(error))
                 return None
             decision = decide(observation)
+            if decision.complaint:
+                await self._complain(key, job, decision.complaint)
+                return None
             try:
                 await self._reserve(observation.job, decision)
             except (Conflict, NotFound) as error:

@@ -70,8 +70,8 @@ def test_a_status_of_a_newer_operator_is_not_written() -> None:
     status = ResilientTrainingJobStatus(format=2)
     decision = decide(build.observation(status=status))
     assert decision.status is status
-    assert build.told(decision) == [EventReason.INVALID]
-    assert len(decision.actions) == 1
+    assert decision.actions == (), "an Event from here would be told in every pass"
+    assert "upgrade the operator" in decision.complaint
 
 
 def test_nothing_is_done_for_a_job_being_deleted() -> None:
