@@ -65,6 +65,7 @@ class Reason(StrEnum):
     SPARE_MISSING = "SpareMissing"  # training is complete, but a slot has no running pod
     WORKER_MISSING = "WorkerMissing"  # fewer pods run than train
     COORDINATOR_MISSING = "CoordinatorMissing"  # all workers run, the coordinator does not
+    NODES_UNREACHABLE = "NodesUnreachable"  # most nodes look not ready at once, and no view arrives
     # Failed
     RESTART_BUDGET_EXCEEDED = "RestartBudgetExceeded"  # no rung has recoveries left in its window
     NO_PROGRESS = "NoProgress"  # recoveries brought no new step

@@ -7,9 +7,10 @@ The cluster's word stands alone for pods that never connected, and when no view 
 from rtj_api.messages import FaultReport, JobView
 from rtj_operator.policy import budgets
 from rtj_operator.policy.evidence import Finding, dead, finding, gone
-from rtj_operator.policy.faults import SETTLE_SECONDS, Verdict, grown, judge, stale
-from rtj_operator.policy.ladder import take
+from rtj_operator.policy.faults import SETTLE_SECONDS, Verdict, begin_to_judge, grown, judge, stale
+from rtj_operator.policy.ladder import take, together
 from rtj_operator.policy.observation import PodObservation
+from rtj_operator.policy.outage import held
 from rtj_operator.policy.pending import UNREADY_SECONDS, Signal, lasted, settled
 from rtj_operator.policy.plan import Plan, changed
 from rtj_operator.policy.recovery import end_recovered
@@ -22,7 +23,7 @@ def reports(plan: Plan) -> Plan:
         return plan
     plan = _restarted(plan, view)
     plan = _counters(plan, view)
-    for report in view.faults:
+    for i, report in enumerate(view.faults):
         known = report.number <= plan.status.coordinator.absorbed_fault
         if known and not grown(plan, report):
             continue
@@ -30,6 +31,8 @@ def reports(plan: Plan) -> Plan:
         if known:
             continue
         if not absorbed:
+            for waiting in view.faults[i + 1 :]:
+                plan = begin_to_judge(plan, waiting)
             break
         coordinator = changed(plan.status.coordinator, absorbed_fault=report.number)
         plan = plan.write(coordinator=coordinator)
@@ -44,7 +47,9 @@ def _absorb(plan: Plan, report: FaultReport) -> tuple[Plan, bool]:
     plan, verdict = judge(plan, report)
     if verdict is None:
         return plan, False
-    return take(end_recovered(plan, report.step), verdict), True
+    if not together(plan, verdict):
+        plan = end_recovered(plan, report.step)
+    return take(plan, verdict), True
 
 
 def _enrich(plan: Plan, report: FaultReport) -> Plan:
@@ -136,7 +141,11 @@ def _sure(plan: Plan, pod: PodObservation) -> tuple[Plan, bool]:
         return lasted(plan, sign, pod.name, SETTLE_SECONDS)
     if connected:
         return plan, False
-    return lasted(plan, Signal.NODE_UNREADY, pod.name, UNREADY_SECONDS)
+    plan, over = lasted(plan, Signal.NODE_UNREADY, pod.name, UNREADY_SECONDS)
+    if not over:
+        return plan, False
+    plan, wait = held(plan, pod)
+    return plan, not wait
 
 
 def _connected(plan: Plan, pod: PodObservation) -> bool | None:

@@ -2,7 +2,8 @@
 
 A lost coordinator pod is replaced by its next incarnation and the Service re-pinned; a lost
 nvrx-control alone needs no pod. Either way a new run starts in place and workers stay.
-A view that does not arrive is no proof of loss: it may be the operator who is cut off.
+A view that does not arrive is no proof of loss: it may be the operator who is cut off. Nor is a
+node that is not ready, where most of them look so.
 """
 
 from rtj_api.ladder import FaultClass, Rung
@@ -13,6 +14,7 @@ from rtj_operator.policy.evidence import Finding, finding, gone
 from rtj_operator.policy.faults import Verdict
 from rtj_operator.policy.ladder import take
 from rtj_operator.policy.nodes import excluded_names
+from rtj_operator.policy.outage import held
 from rtj_operator.policy.pending import UNREADY_SECONDS, Signal, lasted, settled
 from rtj_operator.policy.plan import Plan, changed
 
@@ -57,10 +59,13 @@ def _loss(plan: Plan) -> tuple[Plan, Finding | None]:
         return plan, found
     if plan.live_view is not None:
         return plan, None
-    if plan.view is not None and plan.seen.view_lost_seconds >= UNREADY_SECONDS:
-        return plan, found
-    plan, over = lasted(plan, Signal.NODE_UNREADY, pod.name, UNREADY_SECONDS)
-    return plan, found if over else None
+    over = plan.view is not None and plan.seen.view_lost_seconds >= UNREADY_SECONDS
+    if not over:
+        plan, over = lasted(plan, Signal.NODE_UNREADY, pod.name, UNREADY_SECONDS)
+    if not over:
+        return plan, None
+    plan, wait = held(plan, pod)
+    return plan, None if wait else found
 
 
 def next_incarnation(plan: Plan) -> Plan:

@@ -7,6 +7,8 @@ people read. Effects follow from the status so decided, never from a rule's memo
 that after a crash between status write and effect the next pass finds the same left to do.
 """
 
+from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from rtj_operator.policy import (
@@ -26,9 +28,12 @@ from rtj_operator.policy import (
     stop,
     workers,
 )
-from rtj_operator.policy.decision import Action, Decision
+from rtj_operator.policy.decision import Action, Decision, EmitEvent
 from rtj_operator.policy.observation import Observation
 from rtj_operator.policy.plan import Plan, Rule
+
+# Events of one kind that are told singly in one pass.
+ALIKE_MAX: Final = 3
 
 RULES: Final[tuple[Rule, ...]] = (
     closing.take_in,
@@ -66,10 +71,25 @@ def decide(observation: Observation) -> Decision:
         plan = rule(plan)
     return Decision(
         status=plan.status,
-        actions=(*plan.events, *effects(plan)),
+        actions=(*told(plan.events), *effects(plan)),
         wake_after_seconds=_wake(plan),
         counted=plan.counted,
     )
+
+
+def told(events: tuple[EmitEvent, ...]) -> tuple[EmitEvent, ...]:
+    """The Events of a pass; of many of one kind the first, which says how many follow."""
+    kinds = Counter((event.type, event.reason) for event in events)
+    kept: list[EmitEvent] = []
+    for event in events:
+        kind = event.type, event.reason
+        more = kinds[kind] - 1
+        if more < ALIKE_MAX:
+            kept.append(event)
+        elif more and all((e.type, e.reason) != kind for e in kept):
+            text = f"{more + 1} at once; the first: {event.message}"
+            kept.append(replace(event, message=text[:1024]))
+    return tuple(kept)
 
 
 def effects(plan: Plan) -> tuple[Action, ...]:

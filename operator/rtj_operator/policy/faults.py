@@ -12,7 +12,8 @@ from rtj_api.messages import FaultReport
 from rtj_api.names import EXIT_DO_NOT_RESTART
 from rtj_operator.policy.evidence import Finding, finding, gone, unreachable
 from rtj_operator.policy.observation import PodObservation
-from rtj_operator.policy.pending import Signal, lasted, settled
+from rtj_operator.policy.outage import UNHEARD_SECONDS, unheard
+from rtj_operator.policy.pending import Signal, lasted, note, settled
 from rtj_operator.policy.plan import Plan
 
 # Seconds the cluster is given to say how a silent worker was lost: a kubelet that lives reports a
@@ -128,8 +129,10 @@ def _judge_lost_worker(plan: Plan, report: FaultReport) -> tuple[Plan, Verdict |
     found = finding(plan, pod)
     if found is not None:
         return plan, lost(report, pod, found)
-    sign = Signal.JUDGING if report.position >= 0 else Signal.JUDGING_SPARE
-    plan, over = lasted(plan, sign, pod.name, SETTLE_SECONDS)
+    if unheard(plan):
+        plan, over = lasted(plan, Signal.UNHEARD, "coordinator", UNHEARD_SECONDS)
+    else:
+        plan, over = lasted(plan, _sign(report), pod.name, SETTLE_SECONDS)
     if not over:
         return plan, None
     plan = settled(plan, pod.name)
@@ -139,6 +142,20 @@ def _judge_lost_worker(plan: Plan, report: FaultReport) -> tuple[Plan, Verdict |
             report, pod, FaultClass.HANG, ENTRY[FaultClass.HANG], reason, lost=False
         )
     return plan, lost(report, pod, unreachable(pod))
+
+
+def begin_to_judge(plan: Plan, report: FaultReport) -> Plan:
+    """The plan with the clock of a silent worker started, whose report waits behind another."""
+    if report.kind != "worker" or stale(plan, report) or unheard(plan):
+        return plan
+    pod = _pod_of(plan, report)
+    if pod is None or finding(plan, pod) is not None:
+        return plan
+    return note(plan, _sign(report), pod.name)
+
+
+def _sign(report: FaultReport) -> Signal:
+    return Signal.JUDGING if report.position >= 0 else Signal.JUDGING_SPARE
 
 
 def lost(report: FaultReport, pod: PodObservation | None, found: Finding) -> Verdict:

@@ -11,7 +11,7 @@ from typing import Final
 from rtj_api.ladder import FaultClass, Rung
 from rtj_api.reasons import EventReason, Reason
 from rtj_api.status import LastFault, Recovery
-from rtj_operator.policy import attribution, budgets, nodes, recovery, workers
+from rtj_operator.policy import attribution, budgets, nodes, outage, recovery, workers
 from rtj_operator.policy.conditions import fail
 from rtj_operator.policy.faults import ENTRY, Verdict
 from rtj_operator.policy.pending import Signal, noted
@@ -38,6 +38,15 @@ def take(plan: Plan, verdict: Verdict) -> Plan:
     if _same_break(current, verdict):
         return _join(plan, current, verdict)
     return _again(plan, current, verdict)
+
+
+def together(plan: Plan, verdict: Verdict) -> bool:
+    """Whether a worker was lost in the very break being recovered from, whatever became of it: what
+    is lost after a recovery is of a later round."""
+    current = plan.status.recovery
+    if current is None or not verdict.lost or current.rung in BY_ITSELF or current.fault == 0:
+        return False
+    return (verdict.run, verdict.round) <= (current.run, current.round)
 
 
 def record(plan: Plan, verdict: Verdict, seconds: float, lost_steps: int | None) -> Plan:
@@ -85,6 +94,8 @@ def _begin(plan: Plan, verdict: Verdict, rung: Rung) -> Plan:
 
 def _act(plan: Plan, verdict: Verdict, rung: Rung, *, keep: Recovery | None = None) -> Plan:
     """Reserve a rung for a verdict. `keep`: the recovery under way that it belongs to."""
+    if _covered(plan, verdict, keep):
+        return _share(plan, verdict, keep)
     blameless = verdict.fault_class in attribution.BLAMELESS
     allowed = rung if blameless else _affordable(plan, verdict, rung)
     if verdict.spare and allowed.height > Rung.NODE.height:
@@ -106,22 +117,53 @@ def _act(plan: Plan, verdict: Verdict, rung: Rung, *, keep: Recovery | None = No
     return _carry_out(plan, verdict, allowed)
 
 
+def _covered(plan: Plan, verdict: Verdict, keep: Recovery | None) -> bool:
+    """Whether what one break took besides is paid for already, at a rung that reaches as far.
+
+    Not so a pod that is younger than the break: one that fails again and again must cost.
+    """
+    current = plan.status.recovery if verdict.spare else keep
+    if current is None:
+        return verdict.spare and plan.now_text in plan.status.windows.get(verdict.rung, ())
+    young = verdict.pod is not None and verdict.pod.created > current.detected_unix
+    if young or verdict.rung.height > current.rung.height:
+        return False
+    return not _takes_over(current.fault_class, verdict.fault_class)
+
+
+def _takes_over(old: FaultClass, new: FaultClass) -> bool:
+    """Whether a fault that counts joins a recovery that does not."""
+    return old in attribution.BLAMELESS and new not in attribution.BLAMELESS
+
+
+def _share(plan: Plan, verdict: Verdict, current: Recovery | None) -> Plan:
+    """Replace one more worker in a recovery that is paid for."""
+    plan = _tell(plan, verdict, current.rung if current else verdict.rung)
+    if current is not None:
+        plan = plan.write(recovery=_merged(current, recovery.reserve(plan, verdict, current.rung)))
+    return _carry_out(plan, verdict, verdict.rung)
+
+
 def _carry_out(plan: Plan, verdict: Verdict, rung: Rung) -> Plan:
     # Only the verdict accuses a node; a spent budget that lifts it there says nothing of one.
-    if rung is Rung.NODE and _accuses(verdict):
+    if _accuses(verdict):
         plan = _exclude(plan, verdict)
     if verdict.slot is not None and (verdict.lost or rung in (Rung.POD, Rung.NODE)):
         plan = workers.replace(plan, verdict.slot, verdict.reason)
     if rung is Rung.IN_JOB and verdict.stalled:
         plan = plan.write(restart_requests=plan.status.restart_requests + 1)
-    if rung is Rung.GANG:
+    return _new_run(plan, verdict) if rung is Rung.GANG else plan
+
+
+def _new_run(plan: Plan, verdict: Verdict) -> Plan:
+    if plan.status.run == plan.seen.job.status.run:
+        # Only once in a pass: nobody could have joined the one before.
         plan = plan.write(run=plan.status.run + 1, round=-1)
-        if plan.status.recovery is not None:
-            fresh = changed(plan.status.recovery, run=plan.status.run, round=-1)
-            plan = plan.write(recovery=fresh)
         text = f"Run {plan.status.run} starts in place: {verdict.reason}"
         plan = plan.tell("Warning", EventReason.GANG_RESTARTED, text)
-    return plan
+    if plan.status.recovery is None:
+        return plan
+    return plan.write(recovery=changed(plan.status.recovery, run=plan.status.run, round=-1))
 
 
 def _accuses(verdict: Verdict) -> bool:
@@ -132,7 +174,7 @@ def _accuses(verdict: Verdict) -> bool:
 def _exclude(plan: Plan, verdict: Verdict) -> Plan:
     if not verdict.node:
         return plan
-    if nodes.breaker_open(plan, verdict.node):
+    if outage.breaker_open(plan, verdict.node):
         text = f"Node {verdict.node} is not excluded: too many nodes look bad at once"
         return plan.tell("Warning", EventReason.FAULT_DETECTED, text)
     return nodes.exclude(plan, verdict.node, verdict.reason)
@@ -148,8 +190,9 @@ def _merged(old: Recovery | None, new: Recovery) -> Recovery:
         "detected_seconds": old.detected_seconds,
         "step": max(old.step, new.step),
     }
-    if new.rung.height > old.rung.height:
-        return changed(new, **first, fault=new.fault or old.fault)
+    if new.rung.height > old.rung.height or _takes_over(old.fault_class, new.fault_class):
+        rung = higher(old.rung, new.rung)
+        return changed(new, **first, rung=rung, fault=new.fault or old.fault)
     return changed(old, deadline_time=new.deadline_time, fault=new.fault or old.fault)
 
 

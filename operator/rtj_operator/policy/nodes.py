@@ -4,7 +4,7 @@ A beat comes from the tenant's image and may only move this job's pods. Our tain
 cluster's own word that the very same node (by UID) is not ready, unknown or gone.
 """
 
-from typing import Final
+from typing import Any, cast
 
 from rtj_api.names import TAINT_FAULTY
 from rtj_api.reasons import EventReason
@@ -12,13 +12,8 @@ from rtj_api.status import EXCLUDED_MAX, ExcludedNode, NodeRef
 from rtj_operator.policy.decision import ReleaseNode, TaintNode
 from rtj_operator.policy.observation import NodeObservation
 from rtj_operator.policy.pending import Signal, lasted
-from rtj_operator.policy.plan import Plan, changed, ended
-from rtj_operator.policy.times import unix
-
-# The breaker: so many bad nodes, and more than half of all, within these seconds, are a fault of
-# the network or of the monitor, not of hardware.
-BREAKER_SECONDS: Final = 300.0
-BREAKER_FLOOR: Final = 2
+from rtj_operator.policy.plan import Plan, changed
+from rtj_operator.render.scheduling import NODE_LOSS_TAINTS
 
 
 def ref(plan: Plan, name: str) -> NodeRef | None:
@@ -30,7 +25,11 @@ def ref(plan: Plan, name: str) -> NodeRef | None:
 
 
 def exclude(plan: Plan, name: str, reason: str) -> Plan:
-    """The plan with that node excluded for the job; the oldest exclusion goes if all are taken."""
+    """The plan with that node excluded for the job.
+
+    If all places are taken the oldest one goes that holds no taint of ours: whose entry is gone,
+    nobody would take the taint off.
+    """
     found = ref(plan, name) or NodeRef(name=name, uid="")
     excluded = plan.status.nodes.excluded
     if any(e.name == name and e.uid == found.uid for e in excluded):
@@ -42,38 +41,52 @@ def exclude(plan: Plan, name: str, reason: str) -> Plan:
         reason=reason,
         since=plan.now_text,
     )
-    kept = (*excluded, entry)[-EXCLUDED_MAX:]
-    plan = plan.write(nodes=changed(plan.status.nodes, excluded=kept))
+    if len(excluded) >= EXCLUDED_MAX:
+        spare = next((e for e in excluded if not _holds_taint(plan, e)), None)
+        if spare is None:
+            text = f"Node {name} is not excluded: {EXCLUDED_MAX} tainted ones are, and none may go"
+            return plan.tell("Warning", EventReason.FAULT_DETECTED, text)
+        excluded = tuple(e for e in excluded if e is not spare)
+    plan = plan.write(nodes=changed(plan.status.nodes, excluded=(*excluded, entry)))
     return plan.tell("Warning", EventReason.NODE_EXCLUDED, f"Node {name} is excluded: {reason}")
 
 
-def breaker_open(plan: Plan, candidate: str) -> bool:
-    """Whether excluding one more node would be acting on a fault that is not the nodes'."""
-    bad = {candidate}
-    for entry in plan.status.nodes.excluded:
-        if plan.now - unix(entry.since) <= BREAKER_SECONDS:
-            bad.add(entry.name)
-    pods = (pod for pod in plan.seen.pods if pod.role == "worker" and not ended(pod))
-    used = {pod.node for pod in pods if pod.node}
-    bad |= {name for name in used if name in plan.seen.nodes and _unready(plan, name)}
-    cluster_bad, cluster = plan.seen.matching_nodes_bad, plan.seen.matching_nodes
-    return _most(len(bad), len(bad | used)) or _most(cluster_bad, cluster)
-
-
-def _most(bad: int, total: int) -> bool:
-    return bad >= BREAKER_FLOOR and 2 * bad > total
-
-
-def _unready(plan: Plan, name: str) -> bool:
-    return plan.seen.nodes[name].ready != "True"
+def _holds_taint(plan: Plan, entry: ExcludedNode) -> bool:
+    node = _same(plan, entry)
+    return node is not None and (entry.tainted or _our_taint(plan, node))
 
 
 def excluded_names(plan: Plan) -> tuple[str, ...]:
-    """Names of nodes that new pods stay off; a machine that came back under an old name is new."""
+    """Names of nodes that new pods must be kept off, in so many words.
+
+    As few as possible: Karpenter makes no node at all for a pod that names any. A machine that came
+    back under an old name is new, one that is gone takes nobody, and a taint that the pods do not
+    tolerate keeps them off by itself.
+    """
+    given = _tolerations(plan)
     return tuple(
         entry.name
         for entry in plan.status.nodes.excluded
-        if entry.name not in plan.seen.nodes or plan.seen.nodes[entry.name].uid == entry.uid
+        if (node := _same(plan, entry)) is not None
+        and not any(_keeps_off(taint, given) for taint in node.taints)
+    )
+
+
+def _tolerations(plan: Plan) -> list[dict[str, Any]]:
+    pod = cast("dict[str, Any]", plan.spec.template.get("spec") or {})
+    return cast("list[dict[str, Any]]", pod.get("tolerations") or [])
+
+
+def _keeps_off(taint: tuple[str, str, str], given: list[dict[str, Any]]) -> bool:
+    """Whether a taint that bad nodes have keeps the job's pods off; ours tolerate none of them."""
+    key, value, effect = taint
+    if effect != "NoSchedule" or key not in (TAINT_FAULTY, *NODE_LOSS_TAINTS):
+        return False
+    return not any(
+        toleration.get("key") in (None, "", key)
+        and toleration.get("effect") in (None, "", effect)
+        and (toleration.get("operator") == "Exists" or toleration.get("value", "") == value)
+        for toleration in given
     )
 
 

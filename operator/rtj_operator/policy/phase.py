@@ -5,9 +5,10 @@ The phase follows from the conditions, never the other way round.
 
 from rtj_api.reasons import ConditionType, EventReason, Phase, Reason
 from rtj_api.status import Condition
+from rtj_operator.policy import outage
 from rtj_operator.policy.available import hindrance, steady
 from rtj_operator.policy.conditions import with_condition
-from rtj_operator.policy.pending import Signal, noted
+from rtj_operator.policy.pending import Signal, judging, noted
 from rtj_operator.policy.plan import Plan, changed, runs
 
 
@@ -38,13 +39,17 @@ def running(plan: Plan) -> Plan:
 
 def recovering(plan: Plan) -> bool:
     """Whether a recovery is under way, or a lost worker is being judged."""
-    return plan.training and (plan.status.recovery is not None or noted(plan, Signal.JUDGING))
+    return plan.training and (plan.status.recovery is not None or judging(plan))
 
 
 def degraded(plan: Plan) -> Plan:
     """The Degraded condition: what is missing of workers, spares and coordinator."""
     if not plan.training:
         return plan
+    if noted(plan, Signal.OUTAGE):
+        return with_condition(
+            plan, ConditionType.DEGRADED, "True", Reason.NODES_UNREACHABLE, outage.TEXT
+        )
     up = {slot for slot, pod in plan.workers().items() if runs(pod)}
     missing = [slot for slot in plan.slots if slot not in up]
     if not missing and runs(plan.coordinator):

@@ -10,7 +10,7 @@ from rtj_api.reasons import ConditionType, EventReason, Reason
 from rtj_operator.policy.conditions import fail, with_condition
 from rtj_operator.policy.decision import Action, DeleteJob, DeletePod
 from rtj_operator.policy.observation import PodObservation
-from rtj_operator.policy.pending import Signal, clock, lasted, noted
+from rtj_operator.policy.pending import Signal, clock, judging, lasted
 from rtj_operator.policy.plan import Plan, ended, runs
 from rtj_operator.policy.recovery import renewed
 from rtj_operator.policy.times import unix
@@ -141,7 +141,7 @@ def _trained(plan: Plan) -> bool:
 def _assembled(plan: Plan) -> bool:
     if not _all_run(plan):
         return False
-    trained = plan.holds(ConditionType.RUNNING) or noted(plan, Signal.JUDGING)
+    trained = plan.holds(ConditionType.RUNNING) or judging(plan)
     if trained and plan.status.recovery is None:
         return True
     view = plan.live_view

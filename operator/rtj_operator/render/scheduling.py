@@ -92,7 +92,8 @@ def _with_node_requirements(user: Manifest, expressions: list[Manifest]) -> Mani
 
 def _not_on(nodes: Sequence[str]) -> list[Manifest]:
     # By label and not by `metadata.name`: Karpenter does not read matchFields and would wait for
-    # the excluded node instead of making another.
+    # the excluded node. This label it refuses in a requirement, and makes no node for the pod
+    # (kubernetes-sigs/karpenter#3214): so only nodes are named that no taint keeps pods off.
     return [_expression(LABEL_HOSTNAME, "NotIn", sorted(nodes))] if nodes else []
 
 

@@ -125,33 +125,74 @@ def test_a_node_that_only_a_beat_accused_stays_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("others", "matching", "want"),
+    ("tainted", "want_gone"),
     [
-        pytest.param((), (9, 0), False, id="one bad node"),
-        pytest.param(("n0",), (9, 0), True, id="two of three"),
-        pytest.param((), (4, 3), True, id="most of the cluster's matching nodes"),
-        pytest.param((), (1, 1), False, id="a single bad node is never too many"),
+        pytest.param(0, "m0", id="the oldest goes"),
+        pytest.param(2, "m2", id="the oldest that holds no taint of ours"),
+        pytest.param(EXCLUDED_MAX, "n1", id="with taints on all nobody goes, nor comes"),
     ],
 )
-def test_breaker(others: tuple[str, ...], matching: tuple[int, int], want: bool) -> None:
-    plan = build.plan(
-        build.running(
-            status=excluded(*(entry(name) for name in others)),
-            matching_nodes=matching[0],
-            matching_nodes_bad=matching[1],
-        )
+def test_exclusions_are_bounded_and_no_taint_is_forgotten(tainted: int, want_gone: str) -> None:
+    names = [f"m{i}" for i in range(EXCLUDED_MAX)]
+    many = excluded(
+        *(entry(n, confirmed=i < tainted, tainted=i < tainted) for i, n in enumerate(names))
     )
-    assert nodes.breaker_open(plan, "n1") is want
+    seen = build.running(status=many, nodes=build.nodes("n0", "n1", "n2", "c", *names))
+    plan = nodes.exclude(build.plan(seen), "n1", "why")
+    kept = [e.name for e in plan.status.nodes.excluded]
+    assert kept == [n for n in (*names, "n1") if n != want_gone]
+    told = plan.events[-1].message
+    assert ("is not excluded" in told) is (want_gone == "n1")
 
 
-def test_exclusions_long_ago_do_not_open_the_breaker() -> None:
-    old = entry("n0", since="2027-01-15T07:54:00Z")
-    assert not nodes.breaker_open(build.plan(build.running(status=excluded(old))), "n1")
+def test_the_exclusion_of_a_node_that_is_gone_goes_even_if_it_was_tainted() -> None:
+    names = [f"m{i}" for i in range(EXCLUDED_MAX)]
+    many = excluded(*(entry(n, confirmed=True, tainted=True) for n in names))
+    seen = build.running(status=many, nodes=build.nodes("n0", "n1", "n2", "c", *names[:-1]))
+    plan = nodes.exclude(build.plan(seen), "n1", "why")
+    assert [e.name for e in plan.status.nodes.excluded] == [*names[:-1], "n1"]
 
 
-def test_exclusions_are_bounded_and_the_newest_stay() -> None:
-    many = excluded(*(entry(f"m{i}") for i in range(EXCLUDED_MAX)))
-    plan = nodes.exclude(build.plan(build.running(status=many)), "n1", "why")
-    names = [e.name for e in plan.status.nodes.excluded]
-    assert len(names) == EXCLUDED_MAX
-    assert (names[0], names[-1]) == ("m1", "n1")
+NOT_READY = ("node.kubernetes.io/not-ready", "", "NoSchedule")
+UNREACHABLE = ("node.kubernetes.io/unreachable", "", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("node", "given", "want"),
+    [
+        pytest.param({}, [], ["n9"], id="healthy: only the pod's words keep it off"),
+        pytest.param({"uid": "other"}, [], [], id="another machine under the old name"),
+        pytest.param(None, [], [], id="gone"),
+        pytest.param({"taints": (NOT_READY,)}, [], [], id="not ready: a taint keeps pods off"),
+        pytest.param({"taints": (UNREACHABLE,)}, [], [], id="unreachable: likewise"),
+        pytest.param({"taints": (OURS,)}, [], [], id="our taint: likewise"),
+        pytest.param(
+            {"taints": ((NOT_READY[0], "", "NoExecute"),)}, [], ["n9"], id="an effect we tolerate"
+        ),
+        pytest.param(
+            {"taints": (("nvidia.com/gpu", "", "NoSchedule"),)}, [], ["n9"], id="a taint of others"
+        ),
+        pytest.param(
+            {"taints": (OURS,)}, [{"operator": "Exists"}], ["n9"], id="the template tolerates all"
+        ),
+        pytest.param(
+            {"taints": (NOT_READY,)},
+            [{"key": NOT_READY[0], "operator": "Exists", "effect": "NoSchedule"}],
+            ["n9"],
+            id="the template tolerates this one",
+        ),
+        pytest.param(
+            {"taints": (OURS,)},
+            [{"key": TAINT_FAULTY, "value": "another job"}],
+            [],
+            id="the template tolerates another value",
+        ),
+    ],
+)
+def test_new_pods_name_only_nodes_that_nothing_else_keeps_them_off(
+    node: dict[str, Any] | None, given: list[dict[str, str]], want: list[str]
+) -> None:
+    spec = build.spec(template={"spec": {"containers": [], "tolerations": given}})
+    around = cluster(**node) if node is not None else {}
+    plan = build.plan(build.running(spec, excluded(entry(confirmed=True)), **around))
+    assert list(nodes.excluded_names(plan)) == want

@@ -1,7 +1,7 @@
 """Clocks of signs that must last."""
 
 from rtj_api.status import PENDING_MAX
-from rtj_operator.policy.pending import Signal, clock, lasted, note, settled, sweep
+from rtj_operator.policy.pending import CLOCKS_MAX, Signal, clock, lasted, note, settled, sweep
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
 
@@ -27,10 +27,23 @@ def test_a_settled_sign_is_swept() -> None:
     assert sweep(settled(plan, "p")).status.pending == ()
 
 
-def test_without_a_free_clock_a_sign_counts_at_once() -> None:
+def test_a_sign_without_a_free_clock_waits_for_one() -> None:
     plan = build.plan(build.running())
-    for i in range(PENDING_MAX):
+    for i in range(CLOCKS_MAX):
         plan = note(plan, Signal.JUDGING, f"p{i}")
-    plan, over = lasted(plan, Signal.JUDGING, "one more", 2.0)
-    assert over
-    assert len(plan.status.pending) == PENDING_MAX
+    plan, over = lasted(plan, Signal.JUDGING, "waits", 2.0)
+    assert not over
+    assert plan.wakes == (NOW + 2.0,)
+    assert clock(plan, Signal.JUDGING, "waits") is None
+    freed = sweep(settled(plan, "p7"))
+    assert clock(freed, Signal.JUDGING, "waits") == NOW
+    assert clock(freed, Signal.JUDGING, "p7") is None
+
+
+def test_no_kind_of_sign_takes_another_s_clocks() -> None:
+    plan = build.plan(build.running())
+    for signal in Signal:
+        for i in range(CLOCKS_MAX + 1):
+            plan = note(plan, signal, f"p{i}")
+    assert [clock(plan, signal, "p0") for signal in Signal] == [NOW] * len(Signal)
+    assert len(plan.status.pending) <= PENDING_MAX

@@ -56,7 +56,6 @@ class World:
             nodes={m.name: self._node(m) for m in self.machines.values()},
             view=view,
             view_connected=view is not None,
-            epoch=1,
         )
 
     def reconcile(self, keep: Callable[[int], int] = lambda n: n) -> Decision:
