@@ -122,6 +122,18 @@ async def test_taint_of_a_machine_that_came_back_under_the_old_name_is_not_writt
     assert names.TAINT_FAULTY not in keys
 
 
+async def test_taint_of_another_machine_is_not_written(
+    api: Api, namespace: str, kubelet: Kubelet, client: KubeClient
+) -> None:
+    name = f"{namespace}-n"
+    node = await kubelet.node(name)
+    uid, machine = node["metadata"]["uid"], node["spec"]["providerID"]
+    assert await taints.taint(client, name, uid, "job-1", "aws:///b/another") is None
+    assert taints.jobs_tainting(await client.get(NODES, "", name)) == ()
+    assert await taints.taint(client, name, uid, "job-1", machine)
+    assert taints.jobs_tainting(await client.get(NODES, "", name)) == ("job-1",)
+
+
 async def test_taints_written_by_many_at_once_all_stay(
     api: Api, namespace: str, kubelet: Kubelet, client: KubeClient
 ) -> None:

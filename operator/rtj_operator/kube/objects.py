@@ -189,7 +189,6 @@ class NodeSpec(View, frozen=True, kw_only=True):
     """v1.NodeSpec."""
 
     provider_id: str = msgspec.field(name="providerID", default="")
-    unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 

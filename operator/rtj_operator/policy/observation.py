@@ -20,7 +20,6 @@ class JobObservation:
     uid: str
     generation: int
     resource_version: str
-    created: float
     deleting: bool = False
     # None when the spec cannot be read; then `problem` names the field and what to write.
     spec: ResilientTrainingJobSpec | None
@@ -58,7 +57,6 @@ class PodObservation:
     slot: int
     incarnation: int
     phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
-    ready: bool = False
     deleting: bool = False
     created: float = 0.0
     node: str = ""
@@ -83,14 +81,8 @@ class NodeObservation:
     provider_id: str = ""
     ready: Literal["True", "False", "Unknown"] = "True"
     ready_reason: str = ""
-    unschedulable: bool = False
-    deleting: bool = False
     # (key, value, effect)
     taints: tuple[tuple[str, str, str], ...] = ()
-    # type -> (status, reason, message); Ready is not among them.
-    conditions: dict[str, tuple[str, str, str]] = field(
-        default_factory=dict[str, tuple[str, str, str]]
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +132,3 @@ class Observation:
     # The pods' NAME conflicts: child objects held by somebody else, "Kind/name" -> owner text.
     conflicts: dict[str, str] = field(default_factory=dict[str, str])
     refusal: Refusal | None = None
-    # leaseTransitions of this leader.
-    epoch: int = 0
-    # Which children besides pods exist with our UID as controller.
-    children: frozenset[str] = frozenset()
-    # Incarnation the coordinator Service's selector names; None: no Service.
-    service_incarnation: int | None = None

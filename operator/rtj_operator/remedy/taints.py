@@ -20,19 +20,30 @@ def jobs_tainting(node: Node) -> tuple[str, ...]:
     return tuple(t.value for t in node.spec.taints if t.key == names.TAINT_FAULTY)
 
 
-async def taint(client: KubeClient, name: str, uid: str, job_uid: str) -> Node | None:
-    """Put the job's taint on that very node. None: the node is gone or another one.
+async def taint(
+    client: KubeClient, name: str, uid: str, job_uid: str, provider_id: str = ""
+) -> Node | None:
+    """Put the job's taint on that very node. None: the node is gone, or the UID or the machine
+    (`provider_id`, "" if none was known) is another one.
 
     One taint a node: a second job that finds it there leaves it. Raises KubeError.
     """
     ours = Taint(key=names.TAINT_FAULTY, value=job_uid, effect="NoSchedule")
-    return await _edit(client, name, uid, lambda seen: seen if _faulty(seen) else (*seen, ours))
+
+    def tainted(node: Node) -> tuple[Taint, ...] | None:
+        if provider_id and node.spec.provider_id != provider_id:
+            return None
+        seen = node.spec.taints
+        return seen if _faulty(seen) else (*seen, ours)
+
+    return await _edit(client, name, uid, tainted)
 
 
 async def release(client: KubeClient, name: str, uid: str, job_uid: str) -> Node | None:
     """Take the job's taint off that very node, and no other. None: the node is gone."""
 
-    def without(seen: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    def without(node: Node) -> tuple[Taint, ...]:
+        seen = node.spec.taints
         return tuple(t for t in seen if (t.key, t.value) != (names.TAINT_FAULTY, job_uid))
 
     return await _edit(client, name, uid, without)
@@ -48,7 +59,9 @@ async def _edit(client: KubeClient, name: str, uid: str, change: "Change") -> No
             node = await client.get(NODES, "", name)
             if node.metadata.uid != uid:
                 return None
-            wanted = change(node.spec.taints)
+            wanted = change(node)
+            if wanted is None:
+                return None
             if wanted == node.spec.taints:
                 return node
             return await client.json_patch(NODES, "", name, _patch(node, wanted))
@@ -59,7 +72,8 @@ async def _edit(client: KubeClient, name: str, uid: str, change: "Change") -> No
     raise KubeError(f"taints of node {name} changed {ATTEMPTS} times while they were edited")
 
 
-type Change = Callable[[tuple[Taint, ...]], tuple[Taint, ...]]
+# The taints that a node is to have; None: it is the wrong one.
+type Change = Callable[[Node], tuple[Taint, ...] | None]
 
 
 def _patch(node: Node, wanted: tuple[Taint, ...]) -> tuple[PatchOperation, ...]:

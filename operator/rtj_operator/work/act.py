@@ -130,7 +130,11 @@ class Actor:
             case SendDirective():
                 self._views.direct((job.namespace, job.name), action.directive)
             case TaintNode():
-                self._absorb(await taints.taint(self._client, action.name, action.uid, job.uid))
+                self._absorb(
+                    await taints.taint(
+                        self._client, action.name, action.uid, job.uid, action.provider_id
+                    )
+                )
             case ReleaseNode():
                 self._absorb(await taints.release(self._client, action.name, action.uid, job.uid))
             case EmitEvent():

@@ -78,9 +78,6 @@ class Observer:
             matching_nodes_bad=matching.count(False),
             conflicts=memory.conflicts,
             refusal=memory.refusal,
-            epoch=epoch,
-            children=frozenset(memory.children.present),
-            service_incarnation=memory.children.service_incarnation,
         )
 
     async def _claim(self, job: JobObservation) -> ClaimObservation | None:

@@ -40,7 +40,6 @@ def job_observation(
         uid=meta.uid,
         generation=meta.generation,
         resource_version=meta.resource_version,
-        created=meta.created,
         deleting=meta.deleting,
         spec=spec,
         problem=problem,
@@ -94,7 +93,6 @@ def pod_observation(pod: Pod) -> PodObservation | None:
         slot=int(slot),
         incarnation=int(incarnation),
         phase=_phase(status.phase),
-        ready=_is(conditions.get("Ready"), "True"),
         deleting=meta.deleting,
         created=meta.created,
         node=pod.spec.node_name,
@@ -111,21 +109,15 @@ def pod_observation(pod: Pod) -> PodObservation | None:
 def node_observation(node: Node) -> NodeObservation:
     """A node."""
     meta, spec = node.metadata, node.spec
-    conditions = {condition.type: condition for condition in node.status.conditions}
-    ready = conditions.pop("Ready", Condition(type="Ready", reason="NoReadyCondition"))
+    none = Condition(type="Ready", reason="NoReadyCondition")
+    ready = next((item for item in node.status.conditions if item.type == "Ready"), none)
     return NodeObservation(
         name=meta.name,
         uid=meta.uid,
         provider_id=spec.provider_id,
         ready=_ternary(ready.status),
         ready_reason=ready.reason,
-        unschedulable=spec.unschedulable,
-        deleting=meta.deleting,
         taints=tuple((taint.key, taint.value, taint.effect) for taint in spec.taints),
-        conditions={
-            name: (condition.status, condition.reason, condition.message)
-            for name, condition in conditions.items()
-        },
     )
 
 
@@ -195,10 +187,6 @@ def _ternary(status: str) -> Literal["True", "False", "Unknown"]:
             return status
         case _:
             return "Unknown"
-
-
-def _is(condition: Condition | None, status: str) -> bool:
-    return condition is not None and condition.status == status
 
 
 def _unschedulable(condition: Condition | None) -> str:

@@ -95,7 +95,6 @@ def test_pod_whose_labels_do_not_say_what_it_is_is_left_out() -> None:
             {"disruption": "EvictionByEvictionAPI"},
             id="eviction",
         ),
-        pytest.param({"type": "Ready", "status": "True"}, {"ready": True}, id="ready"),
     ],
 )
 def test_pod_condition(condition: dict[str, str], want: dict[str, Any]) -> None:
@@ -108,13 +107,28 @@ def test_node_without_a_ready_condition_is_unknown() -> None:
     assert node.ready == "Unknown"
 
 
-def test_heartbeat_of_a_node_is_no_difference() -> None:
-    def at(time: str) -> Node:
-        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": time}
-        return decoded(Node, {"metadata": {"name": "n"}, "status": {"conditions": [ready]}})
+READY = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+FULL = {"type": "DiskPressure", "status": "True", "message": "98%"}
 
-    one, other = at("2026-01-01T00:00:00Z"), at("2026-01-01T00:00:10Z")
-    assert node_observation(one) == node_observation(other)
+
+@pytest.mark.parametrize(
+    ("conditions", "same"),
+    [
+        pytest.param(
+            [{**READY, "lastHeartbeatTime": "2026-01-01T00:00:10Z"}, FULL], True, id="a heartbeat"
+        ),
+        pytest.param(
+            [READY, {**FULL, "message": "99%"}], True, id="words of a condition that no rule reads"
+        ),
+        pytest.param([{**READY, "status": "Unknown"}, FULL], False, id="not ready"),
+    ],
+)
+def test_what_of_a_node_is_news_for_its_jobs(conditions: list[dict[str, str]], same: bool) -> None:
+    def having(conditions: list[dict[str, str]]) -> Node:
+        return decoded(Node, {"metadata": {"name": "n"}, "status": {"conditions": conditions}})
+
+    before, after = node_observation(having([READY, FULL])), node_observation(having(conditions))
+    assert (before == after) == same
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,6 @@ def job(
         "uid": "job-uid",
         "generation": 1,
         "resource_version": "1",
-        "created": NOW,
         "spec": given or spec(),
         "status": status or ResilientTrainingJobStatus(),
     }
@@ -79,8 +78,7 @@ def pod(slot: int, incarnation: int = 0, **fields: Any) -> PodObservation:
         "slot": slot,
         "incarnation": incarnation,
         "phase": "Running",
-        "ready": True,
-        "created": NOW,
+        "created": NOW - 600,
         "node": f"n{slot}",
     }
     return PodObservation(**(values | fields))
@@ -183,8 +181,6 @@ def running(
         "pods": (pod(0), pod(1), pod(2), coordinator()),
         "view": view(),
         "view_connected": True,
-        "children": frozenset({"Service/demo-coordinator"}),
-        "service_incarnation": 0,
     }
     if status is None:
         status = running_status()
