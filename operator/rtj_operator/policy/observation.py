@@ -87,7 +87,7 @@ class NodeObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimObservation:
-    """The checkpoint claim and its volume, read live."""
+    """The checkpoint claim and its volume, read live while a run may start."""
 
     name: str
     exists: bool

@@ -5,7 +5,9 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from rtj_api.reasons import Phase
 from rtj_api.spec import ResilientTrainingJobSpec
+from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator.kube.objects import Job, Node, Pod
 from rtj_operator.kube.store import Store
 from rtj_operator.policy.observation import (
@@ -83,6 +85,9 @@ class Observer:
     async def _claim(self, job: JobObservation) -> ClaimObservation | None:
         if job.spec is None or job.spec.storage.checkpoints is None or job.deleting:
             return None
+        if not _may_start(job.status):
+            # It is not judged then, and a claim that cannot be read must not hold up recoveries.
+            return None
         return await self._claims.read(job.namespace, job.spec.storage.checkpoints.claim_name)
 
     def _pods(self, job: JobRef) -> tuple[PodObservation, ...]:
@@ -122,6 +127,11 @@ class Observer:
             address=pod.ip if pod and running else "",
         )
         return self._views.steer(_key(job), coordinator, epoch)
+
+
+def _may_start(status: ResilientTrainingJobStatus) -> bool:
+    """Whether a run may start in this pass: the first, or the one after a suspension."""
+    return status.run == 0 or status.phase in (Phase.SUSPENDING, Phase.SUSPENDED)
 
 
 def _key(job: JobObservation) -> JobKey:
