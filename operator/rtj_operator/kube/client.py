@@ -143,7 +143,7 @@ class KubeClient:
                     yield events
         except _TRANSPORT_ERRORS as error:
             metrics.count_request("WATCH", resource.plural, 0)
-            raise Unreachable(f"WATCH {path}: {error or type(error).__name__}") from error
+            raise Unreachable(f"WATCH {path}: {str(error) or type(error).__name__}") from error
 
     async def probe(self) -> None:
         """A cheap read, to tell a dead stream from a dead API server."""
@@ -286,7 +286,7 @@ class KubeClient:
                 code = response.status
                 answer = await response.read()
         except _TRANSPORT_ERRORS as error:
-            raise Unreachable(f"{what}: {error or type(error).__name__}") from error
+            raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
         finally:
             metrics.count_request(verb or method, _plural(path), code)
         if code >= 400:

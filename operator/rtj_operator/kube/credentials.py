@@ -5,6 +5,7 @@ as the same account. A kubeconfig is read by the `kubernetes` package, which als
 plugins (`aws eks get-token`).
 """
 
+import asyncio
 import dataclasses
 import logging
 import os
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 
 # A bound service account token lives an hour or more, and the kubelet renews its file well before.
 TOKEN_LIFETIME: Final = timedelta(minutes=5)
+# A plugin that takes longer hangs; a failed reading is tried again after the second.
+READ_SECONDS: Final = 30.0
+RETRY: Final = timedelta(seconds=10)
 
 
 def login(settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo:
@@ -50,20 +54,34 @@ def _server(fallback: str) -> str:
 
 
 class Credentials:
-    """The connection, read again when its token is due."""
+    """The connection, read again when its token is due: in a thread, since a plugin may take its
+    time, and while what is known is still good."""
 
     def __init__(self) -> None:
         self._settings = kopf.OperatorSettings()
         self._connection = login(self._settings)
+        self._reading: asyncio.Task[None] | None = None
 
     @property
     def connection(self) -> kopf.ConnectionInfo:
-        """Server, certificates and token, fresh enough to be used now."""
+        """Server, certificates and token, the newest that are known."""
         expiration = self._connection.expiration
         if expiration is not None and expiration <= datetime.now(UTC):
             self.renew()
         return self._connection
 
     def renew(self) -> None:
-        """Read the token again, for example after a 401."""
-        self._connection = login(self._settings)
+        """Have the token read again, for example after a 401; does not wait for it."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read(), name="credentials")
+
+    async def _read(self) -> None:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                self._connection = await asyncio.to_thread(login, self._settings)
+        except Exception as error:
+            # A plugin fails in ways of its own; the old token may do for a while.
+            log.warning("credentials not renewed: %s", str(error) or type(error).__name__)
+            self._connection = dataclasses.replace(
+                self._connection, expiration=datetime.now(UTC) + RETRY
+            )

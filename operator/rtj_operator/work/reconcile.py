@@ -87,7 +87,7 @@ class Reconciler:
             # Not leading any more: this worker is about to be cancelled.
             level = logging.DEBUG if isinstance(error, NotLeader) else logging.WARNING
             delay = self._queue.failed(key)
-            log.log(level, "again in %.1f s: %s", delay, error or "the pass took too long")
+            log.log(level, "again in %.1f s: %s", delay, str(error) or "the pass took too long")
             return "unanswered"
         except Exception:
             # A fault of ours in one job must not stop the others.

@@ -160,7 +160,7 @@ class ViewLink:
                 metrics.VIEW_REFUSED.labels(refusal.label).inc()
                 self._complain(f"refused: {refusal}")
             except (ViewError, aiohttp.ClientError, OSError, TimeoutError) as error:
-                log.debug("%s: %s", self._url, error or type(error).__name__)
+                log.debug("%s: %s", self._url, str(error) or type(error).__name__)
             except Exception:
                 # A fault of ours, perhaps met by what this coordinator says: the next connection
                 # may go well, and without one the job has no view.
