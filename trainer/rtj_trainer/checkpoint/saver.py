@@ -18,8 +18,7 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemWriter
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -220,9 +219,9 @@ class _Flight:
         path = folder.temporary_path(attempt.root, attempt.step, attempt.token)
         leads = dist.get_rank(self._group) == 0
         try:
-            metadata = save(state, storage_writer=FileSystemWriter(path), process_group=self._group)
+            save(state, storage_writer=FileSystemWriter(path), process_group=self._group)
             if leads:
-                self._commit(_least_sizes(metadata))
+                self._commit(_least_sizes(path))
         except (Exception, CheckpointException) as error:
             self.error = error
             # Not the others: one whose group broke at the end would remove what rank 0 commits.
@@ -236,10 +235,13 @@ class _Flight:
         log.info("checkpoint of step %d is complete", attempt.step)
 
 
-def _least_sizes(metadata: Metadata) -> dict[str, int]:
-    """Every file that the metadata names, with the end of the last piece in it."""
+def _least_sizes(path: Path) -> dict[str, int]:
+    """Every file that the written metadata names, with the end of the last piece in it.
+
+    Read again: what `save` returns names no files in some versions of torch.
+    """
     least: dict[str, int] = {}
-    for piece in (metadata.storage_data or {}).values():
+    for piece in FileSystemReader(path).read_metadata().storage_data.values():
         end = piece.offset + piece.length
         least[piece.relative_path] = max(end, least.get(piece.relative_path, 0))
     return least
