@@ -93,6 +93,28 @@ def test_jobs_are_accepted(name: str, manifest: dict[str, Any]) -> None:
     assert pods.worker_pod(job, spec, profile, slot=0, incarnation=0)["kind"] == "Pod"
 
 
+@pytest.mark.parametrize("role", ["worker", "coordinator"])
+def test_the_pod_monitor_finds_every_pod_of_a_job(role: str) -> None:
+    (monitor,) = (it["spec"] for name, it in MANIFESTS if name == "podmonitor.yaml")
+    spec = ResilientTrainingJobSpec.model_validate(JOBS[0][1]["spec"])
+    profile = profiles.find(spec.instance_type)
+    assert profile is not None
+    job = JobRef(namespace="default", name="it", uid="uid")
+    if role == "worker":
+        pod = pods.worker_pod(job, spec, profile, slot=0, incarnation=0)
+    else:
+        pod = pods.coordinator_pod(job, spec, profile, incarnation=0)
+    labels = {rule["key"] for rule in monitor["selector"]["matchExpressions"]}
+    assert {*labels, *monitor["podTargetLabels"]} <= pod["metadata"]["labels"].keys()
+    ports = {
+        port["name"]: port["containerPort"]
+        for container in pod["spec"]["containers"]
+        for port in container.get("ports", ())
+    }
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    assert ports[endpoint["port"]] == names.PORT_METRICS
+
+
 @pytest.mark.parametrize(
     ("change", "want"),
     [
