@@ -33,6 +33,7 @@ def test_manifests_are_the_golden_ones(case: str) -> None:
         pytest.param("image.tagg=1", "'tagg' not allowed", id="misspelt value"),
         pytest.param("replicaCount=0", "/replicaCount", id="no replica"),
         pytest.param("logLevel=loud", "/logLevel", id="no such level"),
+        pytest.param("probes.port=9090", "probes.port and metrics.port", id="one port twice"),
         pytest.param("watchNamespaces={Team A}", "/watchNamespaces/0", id="no namespace's name"),
     ],
 )

@@ -32,6 +32,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (printf "%s-master-key" (include "rtj.fullname" .)) .Values.masterKey.existingSecret }}
 {{- end }}
 
+{{/* One process serves both. */}}
+{{- define "rtj.probesPort" -}}
+{{- if eq (int .Values.probes.port) (int .Values.metrics.port) }}
+{{- fail (printf "probes.port and metrics.port are both %d: write two different ports" (int .Values.probes.port)) }}
+{{- end }}
+{{- .Values.probes.port }}
+{{- end }}
+
 {{/* Replicas apart, unless the values say otherwise. */}}
 {{- define "rtj.affinity" -}}
 {{- if .Values.affinity }}
