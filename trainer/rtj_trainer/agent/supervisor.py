@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from rtj_api.messages import MAX_TEXT, LauncherState, WorkerDirective
-from rtj_trainer.agent import processes
+from rtj_trainer.agent import gpus, processes
 from rtj_trainer.agent.config import AgentConfig
 from rtj_trainer.agent.exits import ExitLog
 from rtj_trainer.agent.launcher_process import LauncherProcess
@@ -174,6 +174,8 @@ class Supervisor:
             return
         if self._running is not None:
             await self._kill_running()
+        if self._config.device == "cuda":
+            await gpus.wait_until_free()
         if self._running is None and self._wanted is directive:
             await self._start(directive)
 
