@@ -4,6 +4,7 @@ ft_launcher waits so itself when it restarts its processes, but not when it is k
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -41,23 +42,24 @@ async def wait_until_free(
     used: Callable[[], tuple[int, ...]] = used_bytes, seconds: float = _SECONDS
 ) -> bool:
     """Come back when no GPU's memory is in use, or the time is over; whether it was freed."""
-    deadline = time.monotonic() + seconds
-    over = threading.Event()
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    # Later than the wait below, which has to be the one that gives up.
+    end = time.monotonic() + seconds + 1
 
     def poll() -> None:
         try:
-            while any(amount > _TOLERATED_BYTES for amount in used()):
+            while any(amount > _TOLERATED_BYTES for amount in used()) and time.monotonic() < end:
                 time.sleep(_POLL_SECONDS)
-                if time.monotonic() > deadline:
-                    return
         finally:
-            over.set()
+            with contextlib.suppress(RuntimeError):  # the agent has ended
+                loop.call_soon_threadsafe(over.set)
 
     # A broken GPU may never answer: a thread that nobody joins.
     threading.Thread(target=poll, name="gpu-memory", daemon=True).start()
-    while not over.is_set() and time.monotonic() <= deadline:
-        await asyncio.sleep(_POLL_SECONDS / 10)
-    if time.monotonic() > deadline:
+    try:
+        async with asyncio.timeout(seconds):
+            await over.wait()
+    except TimeoutError:
         _log.error("GPU memory is still in use %.0f s after the last process ended", seconds)
         return False
     return True
