@@ -46,6 +46,9 @@ REFUSED: Final = Counter(
 VIEW_REFUSED: Final = Counter(
     "rtj_view_refused", "View sockets that the other side or we turned down", ["reason"]
 )
+VIEW_BAD_FRAMES: Final = Counter(
+    "rtj_view_bad_frames", "Frames of coordinators that were not understood, and ignored"
+)
 REQUESTS: Final = Counter(
     "rtj_api_requests",
     "Requests to the API server; code 0: no answer",

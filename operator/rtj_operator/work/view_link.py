@@ -230,6 +230,7 @@ class ViewLink:
         try:
             return decode_view_socket(message.data)
         except msgspec.DecodeError as error:
+            metrics.VIEW_BAD_FRAMES.inc()
             self._complain(f"sent a frame that is not understood, ignored: {error}")
             return None
 

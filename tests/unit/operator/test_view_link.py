@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 from aiohttp import ClientSession, web
+from prometheus_client import REGISTRY
 
 from rtj_api import names
 from rtj_api.messages import Challenge, Frame, JobView, Proof, WorkerView, encode
@@ -117,6 +118,30 @@ async def test_fault_of_ours_is_logged_and_the_link_connects_again(
     async with Hand(address, KEY), linked(address) as made:
         await until("connected in the end", made.connected)
     assert any("unforeseen" in str(record.exc_info) for record in caplog.records)
+
+
+async def test_frame_that_is_not_understood_is_told_once_counted_and_skipped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def counted() -> float:
+        return REGISTRY.get_sample_value("rtj_view_bad_frames_total") or 0.0
+
+    address, before = free_address(), counted()
+    beyond = b'{"t":"job_view","coordinator_incarnation":0,"highest_step":1%s}' % (b"0" * 22)
+    async with Hand(address, KEY) as hand, linked(address) as made:
+        await until("connected", made.connected)
+        for data in (beyond, beyond, b"no JSON"):
+            await hand.send(data)
+        await hand.tell(JobView(coordinator_incarnation=0, highest_step=7))
+
+        async def told() -> bool:
+            view = made.link.state.view
+            return view is not None and view.highest_step == 7
+
+        await until("the view after them", told)
+    assert counted() - before == 3
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert len([r for r in warnings if "not understood" in r.getMessage()]) == 1
 
 
 async def test_news_in_every_view_brings_a_burst_of_looks_and_then_one_a_second() -> None:
