@@ -38,7 +38,6 @@ async def test_launch_does_not_wait_for_ever_for_a_gpu_that_does_not_answer():
     assert time.monotonic() - started < 2
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 async def test_nothing_to_ask_is_no_reason_to_wait():
     def fail() -> tuple[int, ...]:
         raise ModuleNotFoundError("pynvml")

@@ -50,6 +50,8 @@ async def wait_until_free(
         try:
             while any(amount > _TOLERATED_BYTES for amount in used()) and time.monotonic() < end:
                 time.sleep(_POLL_SECONDS)
+        except Exception as error:
+            _log.warning("memory of the GPUs: %s", error)
         finally:
             with contextlib.suppress(RuntimeError):  # the agent has ended
                 loop.call_soon_threadsafe(over.set)
