@@ -12,7 +12,7 @@ from rtj_api.messages import FaultReport
 from rtj_api.names import EXIT_DO_NOT_RESTART
 from rtj_operator.policy.evidence import Finding, finding, gone, unreachable
 from rtj_operator.policy.observation import PodObservation
-from rtj_operator.policy.outage import UNHEARD_SECONDS, unheard
+from rtj_operator.policy.outage import UNHEARD_SECONDS, held, unheard
 from rtj_operator.policy.pending import Signal, lasted, note, settled
 from rtj_operator.policy.plan import Plan
 
@@ -128,14 +128,15 @@ def _judge_lost_worker(plan: Plan, report: FaultReport) -> tuple[Plan, Verdict |
         return plan, lost(report, None, gone(name))
     found = finding(plan, pod)
     if found is not None:
-        return plan, lost(report, pod, found)
-    if unheard(plan):
-        plan, over = lasted(plan, Signal.UNHEARD, "coordinator", UNHEARD_SECONDS)
-    else:
-        plan, over = lasted(plan, _sign(report), pod.name, SETTLE_SECONDS)
+        known_dead = found.fault_class is not FaultClass.NODE_LOST
+        plan, wait = (plan, False) if known_dead else held(plan, pod)
+        return plan, None if wait else lost(report, pod, found)
+    nobody = unheard(plan)
+    sign, subject = (Signal.UNHEARD, "coordinator") if nobody else (_sign(report), pod.name)
+    plan, over = lasted(plan, sign, subject, UNHEARD_SECONDS if nobody else SETTLE_SECONDS)
     if not over:
         return plan, None
-    plan = settled(plan, pod.name)
+    plan = settled(plan, subject)
     if _is_back(plan, report):
         reason = f"pod {pod.name} on node {pod.node} was silent and came back"
         return plan, _verdict(

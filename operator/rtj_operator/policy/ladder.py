@@ -41,12 +41,15 @@ def take(plan: Plan, verdict: Verdict) -> Plan:
 
 
 def together(plan: Plan, verdict: Verdict) -> bool:
-    """Whether a worker was lost in the very break being recovered from, whatever became of it: what
-    is lost after a recovery is of a later round."""
+    """Whether a worker was lost, or silent for a while, in the very break being recovered from,
+    whatever became of it: what happens after a recovery is of a later round."""
     current = plan.status.recovery
-    if current is None or not verdict.lost or current.rung in BY_ITSELF or current.fault == 0:
+    if current is None or current.fault == 0:
         return False
-    return (verdict.run, verdict.round) <= (current.run, current.round)
+    if (verdict.run, verdict.round) > (current.run, current.round):
+        return False
+    silent = verdict.fault_class is current.fault_class is FaultClass.HANG
+    return silent or (verdict.lost and current.rung not in BY_ITSELF)
 
 
 def record(plan: Plan, verdict: Verdict, seconds: float, lost_steps: int | None) -> Plan:

@@ -60,14 +60,19 @@ def unheard(plan: Plan) -> bool:
 def held(plan: Plan, pod: PodObservation) -> tuple[Plan, bool]:
     """Whether to go on waiting for a pod whose node is not ready and of which no view tells.
 
-    As long as most nodes of its kind in the cluster look bad; if only this job's do, for a while.
+    If most nodes of its kind in the cluster look bad, there is nowhere to go: as long as a start
+    may take. If only this job's do: as long as the breaker looks back.
     """
     blind = plan.live_view is None and plan.node_of(pod) is not None
     if not blind or not breaker_open(plan, pod.node):
         return plan, False
     if clock(plan, Signal.OUTAGE, "nodes") is None:
         plan = plan.tell("Warning", EventReason.FAULT_DETECTED, TEXT)
-    plan, over = lasted(plan, Signal.OUTAGE, "nodes", BREAKER_SECONDS)
+    seconds = BREAKER_SECONDS
     if _cluster_looks_bad(plan):
-        return plan.wake_at(plan.now + UNREADY_SECONDS), True
-    return (settled(plan, "nodes"), False) if over else (plan, True)
+        seconds = max(seconds, plan.spec.resilience.progress.start_deadline_seconds)
+    plan, over = lasted(plan, Signal.OUTAGE, "nodes", seconds)
+    if over:
+        return settled(plan, "nodes"), False
+    # Nodes that are not this job's wake nobody when they come back.
+    return plan.wake_at(plan.now + UNREADY_SECONDS), True

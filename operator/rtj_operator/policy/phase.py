@@ -24,9 +24,7 @@ def running(plan: Plan) -> Plan:
         recovery = plan.status.recovery
         text = recovery.reason if recovery else "A worker is silent; its node is being judged."
         return with_condition(plan, ConditionType.RUNNING, "False", Reason.RECOVERING, text)
-    view = plan.view
-    steps = view is not None and view.run == plan.status.run and view.step >= 0
-    if steps or plan.holds(ConditionType.RUNNING):
+    if plan.steps or plan.holds(ConditionType.RUNNING):
         text = "New steps arrive."
         return with_condition(plan, ConditionType.RUNNING, "True", Reason.TRAINING, text)
     if plan.holds(ConditionType.NODES_AVAILABLE):

@@ -190,6 +190,12 @@ class Plan:
         """The view while its connection is open."""
         return self.view if self.seen.view_connected else None
 
+    @property
+    def steps(self) -> bool:
+        """Whether the newest view tells of steps in this run."""
+        view = self.view
+        return view is not None and view.run == self.status.run and view.step >= 0
+
     def hears(self, worker: WorkerView) -> bool:
         """Whether the coordinator is connected to a worker that also speaks."""
         timeout = self.spec.resilience.heartbeat.timeout_seconds

@@ -141,7 +141,7 @@ def _trained(plan: Plan) -> bool:
 def _assembled(plan: Plan) -> bool:
     if not _all_run(plan):
         return False
-    trained = plan.holds(ConditionType.RUNNING) or judging(plan)
+    trained = plan.holds(ConditionType.RUNNING) or judging(plan) or plan.steps
     if trained and plan.status.recovery is None:
         return True
     view = plan.live_view

@@ -100,6 +100,7 @@ class Coordinator:
 
     def _lose(self, directive: JobDirective, members: dict[str, Pod]) -> bool:
         vacated = False
+        self.lost -= members.keys()
         for uid, pod in self.met.items():
             if uid in members or uid in self.lost:
                 continue

@@ -172,3 +172,16 @@ def test_silent_workers_are_judged_side_by_side(count: int) -> None:
     assert len(then.status.incarnations) == count
     assert spent(then) == {Rung.NODE: 1}
     assert then.status.run == 1
+
+
+def test_workers_that_were_silent_together_and_came_back_cost_once() -> None:
+    reports = tuple(_over(r, None) for r in crowd.losses(range(crowd.SIZE)))
+    silent = crowd.view(silent=range(crowd.SIZE), faults=reports)
+    _, seen = build.after(crowd.steady(view=silent))
+    back = crowd.view(faults=tuple(_over(r, 9.0) for r in reports), round=1, step=30)
+    for at in (8, 11):
+        decision, seen = build.after(replace(seen, view=back, now=NOW + at))
+    assert spent(decision) == {Rung.IN_JOB: 1}
+    assert decision.status.restarts.summary == "0/1/0/0/0"
+    assert decision.status.phase is Phase.RUNNING
+    assert decision.status.incarnations == {}

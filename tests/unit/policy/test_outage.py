@@ -68,7 +68,8 @@ def later(seen: Observation, seconds: float) -> Observation:
     ("nodes", "cluster_bad", "seconds", "want_held"),
     [
         pytest.param(ALL, 20, 20, True, id="all nodes, after UNREADY_SECONDS"),
-        pytest.param(ALL, 20, 10_000, True, id="all nodes, for as long as it lasts"),
+        pytest.param(ALL, 20, 3590, True, id="all nodes, for as long as a start may take"),
+        pytest.param(ALL, 20, 3620, False, id="all nodes, for ever"),
         pytest.param(OWN, 3, 290, True, id="most of the job's nodes, for a while"),
         pytest.param(OWN, 3, 330, False, id="most of the job's nodes, for ever"),
         pytest.param(build.nodes("n0", "n1", "n2"), 1, 20, False, id="the coordinator's is gone"),

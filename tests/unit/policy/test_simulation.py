@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rtj_api.ladder import Rung
 from rtj_api.reasons import Phase, Reason
+from rtj_operator.policy.pending import CLOCKS_MAX
 from rtj_operator.policy.times import unix
 from tests.unit.policy.build import spec
 from tests.unit.policy.world import World
@@ -25,6 +26,8 @@ PASSING: tuple[Fault, ...] = (
     World.delete_pod,
     World.kill_node,
 )
+# Faults that are no machine's: somebody is cut off, or new.
+OUTAGES: tuple[Fault, ...] = (World.outage, World.deafen, World.elect)
 ENDS = {
     Reason.RESTART_BUDGET_EXCEEDED,
     Reason.NO_PROGRESS,
@@ -216,3 +219,60 @@ def test_a_suspension_at_any_moment_leaves_no_pod_and_a_resume_trains_on(
     settle(world)
     assert world.status.phase is Phase.RUNNING
     assert world.status.run > run_before
+
+
+@settings(
+    max_examples=40, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(story((*PASSING, World.kill_rack, *OUTAGES)))
+def test_outages_between_faults_end_in_progress_or_a_named_failure(
+    events: list[tuple[Fault, int, float, int]],
+) -> None:
+    world = World(spec(), machines=9)
+    run(world, events)
+    settle(world)
+    if world.status.phase is Phase.FAILED:
+        assert world.status.reason in ENDS
+    else:
+        assert world.status.phase is Phase.RUNNING, world.status
+
+
+@settings(max_examples=25, derandomize=True, deadline=None)
+@given(story(OUTAGES), st.sampled_from((2, 12)))
+def test_outages_alone_cost_a_job_of_any_size_no_machine(
+    events: list[tuple[Fault, int, float, int]], nodes: int
+) -> None:
+    """Nothing has failed but lines, so whatever the operator sees, training is where it was."""
+    world = World(spec(nodes=nodes), machines=nodes + 3)
+    run(world, events)
+    settle(world)
+    assert world.status.phase is Phase.RUNNING
+    assert world.status.nodes.excluded == ()
+
+
+# More than there are clocks of one kind.
+CROWD = CLOCKS_MAX + 16
+
+
+@settings(
+    max_examples=6, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from((World.kill_rack, World.kill_node, *OUTAGES)),
+            st.integers(0, 5),
+            st.sampled_from((1.0, 12.0, 70.0)),
+            st.integers(0, 12),
+        ),
+        max_size=3,
+    )
+)
+def test_a_gang_larger_than_the_clocks_trains_on(
+    events: list[tuple[Fault, int, float, int]],
+) -> None:
+    world = World(spec(nodes=CROWD), machines=CROWD * 2)
+    run(world, events)
+    settle(world)
+    assert world.status.phase is Phase.RUNNING, world.status.message
+    assert len(world.status.windows.get(Rung.GANG, ())) <= len(events)

@@ -8,6 +8,7 @@ are recovered from) and leaves out everything else.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from rtj_api.messages import JobView
 from rtj_api.spec import ResilientTrainingJobSpec
 from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator.policy.decide import decide
@@ -18,6 +19,7 @@ from tests.unit.policy.gang import RESTART_SECONDS, Coordinator, Pod, Program
 
 UNREADY_AFTER_SECONDS = 40.0
 START_SECONDS = 3.0
+CONNECT_SECONDS = 1.5
 
 
 @dataclass
@@ -41,21 +43,34 @@ class World:
         self.coordinator: Coordinator | None = None
         self.program = Program(steps)
         self.writes = 0
+        # Cut off: operator and control plane from all nodes; the coordinator from its workers.
+        self.dark_since = self.dark_until = 0.0
+        self.deaf_until = 0.0
+        # The operator has led since then; its views begin a little later.
+        self.leads_since = 0.0
+        self._last_view: JobView | None = None
         self._uids = 0
 
     # --- the operator's side ---
 
     def observe(self) -> Observation:
         """The snapshot that the operator would take now."""
-        view = self.coordinator.view() if self.coordinator else None
+        view = self._last_view if self.dark else self._view()
+        connects = self.now < self.leads_since + CONNECT_SECONDS
+        if connects or (self.dark and self.leads_since >= self.dark_since):
+            view = None
+        nodes = {m.name: self._node(m) for m in self.machines.values()}
         return Observation(
             now=self.now,
             job=job(self.spec, self.status),
             profile=CPU,
             pods=tuple(_observed(pod) for pod in self.pods.values()),
-            nodes={m.name: self._node(m) for m in self.machines.values()},
+            nodes=nodes,
             view=view,
-            view_connected=view is not None,
+            view_connected=view is not None and not self.dark,
+            view_lost_seconds=self.now - self.dark_since if self.dark else 0.0,
+            matching_nodes=len(nodes),
+            matching_nodes_bad=sum(n.ready != "True" for n in nodes.values()),
         )
 
     def reconcile(self, keep: Callable[[int], int] = lambda n: n) -> Decision:
@@ -82,7 +97,7 @@ class World:
             case DeletePod():
                 self._delete(action)
             case SendDirective():
-                if self.coordinator is not None:
+                if self.coordinator is not None and not self.dark:
                     self.coordinator.directive = action.directive
             case _:
                 pass
@@ -112,6 +127,14 @@ class World:
         else:
             pod.deleting = True
 
+    def _view(self) -> JobView | None:
+        return self.coordinator.view() if self.coordinator else None
+
+    @property
+    def dark(self) -> bool:
+        """Whether operator and control plane are cut off from the nodes."""
+        return self.now < self.dark_until
+
     # --- time ---
 
     def advance(self, seconds: float) -> None:
@@ -123,11 +146,13 @@ class World:
             self._kubelets()
             if self.coordinator is not None:
                 living = {pod.uid: pod for pod in self.pods.values() if self._lives(pod)}
+                if self.now < self.deaf_until:
+                    living = {}
                 self.coordinator.advance(self.now, passed, living, self.program)
 
     def _kubelets(self) -> None:
         for pod in list(self.pods.values()):
-            dead = bool(pod.node) and self.machines[pod.node].dead_since is not None
+            dead = self.dark or (bool(pod.node) and self.machines[pod.node].dead_since is not None)
             if pod.deleting and not dead:
                 del self.pods[pod.name]
             elif pod.phase == "Pending" and not dead:
@@ -151,7 +176,7 @@ class World:
             pod.phase = "Running"
 
     def _schedulable(self, machine: Machine) -> bool:
-        return machine.dead_since is None
+        return machine.dead_since is None and not self.dark
 
     def _pod_of_coordinator(self) -> Pod | None:
         wanted = self.status.coordinator.incarnation
@@ -163,7 +188,7 @@ class World:
     def _lives(self, pod: Pod) -> bool:
         return (
             pod.phase == "Running"
-            and not pod.deleting
+            and (self.dark or not pod.deleting)
             and self.machines[pod.node].dead_since is None
         )
 
@@ -224,11 +249,30 @@ class World:
         if len(alive) > self.spec.nodes + 1:
             alive[index % len(alive)].dead_since = self.now
 
+    def kill_rack(self, index: int) -> None:
+        """A third of the machines at once."""
+        for _ in range(len(self.machines) // 3):
+            self.kill_node(index)
+
+    def outage(self, index: int) -> None:
+        """The operator and the control plane are cut off from all nodes for a while."""
+        self._last_view = self._last_view if self.dark else self._view()
+        self.dark_since = self.now
+        self.dark_until = self.now + (5.0, 20.0, 60.0, 400.0, 1200.0, 2400.0)[index % 6]
+
+    def deafen(self, index: int) -> None:
+        """The coordinator is cut off from all its workers for a while."""
+        self.deaf_until = self.now + (6.0, 15.0, 40.0, 50.0, 70.0, 100.0)[index % 6]
+
+    def elect(self, _: int) -> None:
+        """Another operator leads; it has no view yet."""
+        self.leads_since = self.now
+
     # --- seen from outside ---
 
     def _node(self, machine: Machine) -> NodeObservation:
         dead = machine.dead_since
-        late = dead is not None and self.now - dead > UNREADY_AFTER_SECONDS
+        late = self.dark or (dead is not None and self.now - dead > UNREADY_AFTER_SECONDS)
         return node(machine.name, ready="Unknown" if late else "True")
 
 
