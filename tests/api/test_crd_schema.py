@@ -10,7 +10,7 @@ from tests.api.conftest import CRD
 from tests.api.jobs import Job, a_job, a_trainer, as_json
 from tests.api.support.kubectl import Kubectl
 
-# podmonitor.yaml is of a kind that this server does not have; tests/unit/docs compares it with pods.
+# This server has no PodMonitor; tests/unit/docs compares that example with the pods.
 EXAMPLES = sorted(
     path
     for path in (Path(__file__).parents[2] / "examples").glob("*.yaml")
