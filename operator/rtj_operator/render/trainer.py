@@ -106,7 +106,9 @@ def _environment(
     if in_process:
         values |= profile.family.env_in_process
     if spec.storage.checkpoints is not None:
-        values[names.ENV_CHECKPOINT_DIR] = spec.storage.checkpoints.mount_path
+        # A folder of its own: jobs may share a claim.
+        mount = spec.storage.checkpoints.mount_path.rstrip("/")
+        values[names.ENV_CHECKPOINT_DIR] = f"{mount}/{job.name}"
     ours = plain_environment(values) + pod_environment()
     kept = [variable for variable in user if variable.get("name") not in OWNED_ENVIRONMENT]
     given = {variable.get("name") for variable in kept}

@@ -112,7 +112,7 @@ def test_environment_tells_the_worker_who_it_is() -> None:
         names.ENV_DEVICE: "cpu",
         names.ENV_IN_PROCESS: "1",
         names.ENV_GRACE_SECONDS: "90",
-        names.ENV_CHECKPOINT_DIR: "/checkpoints",
+        names.ENV_CHECKPOINT_DIR: "/checkpoints/llama",
     }
     assert want.items() <= environment.items()
 

@@ -54,10 +54,15 @@ def _run(arguments: list[str]) -> int:
 
 
 async def _work(settings: "AgentConfig") -> int:
+    import threading
+
+    from rtj_trainer.agent import checkpoints
     from rtj_trainer.agent.launcher_process import LauncherProcess
 
     # Its imports take longest by far: they run while we do ours.
     launcher = await LauncherProcess.start(settings.processes_per_node)
+    # A file system that does not answer must not keep the agent from saying that it lives.
+    threading.Thread(target=checkpoints.make_folder, args=(os.environ,), daemon=True).start()
 
     from rtj_trainer.agent.agent import Agent
 
