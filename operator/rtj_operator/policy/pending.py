@@ -76,6 +76,13 @@ def settled(plan: Plan, subject: str) -> Plan:
     return replace(plan, signs=frozenset(s for s in plan.signs if s[1] != subject))
 
 
+def stopped(plan: Plan, signal: Signal, subject: str) -> Plan:
+    """The plan with that clock stopped at once: rules after this one in the pass ask status too."""
+    left = (e for e in plan.status.pending if (e.signal, e.subject) != (signal, subject))
+    plan = plan.write(pending=tuple(left))
+    return replace(plan, signs=plan.signs - {(signal, subject)})
+
+
 def noted(plan: Plan, signal: Signal, subject: str | None = None) -> bool:
     """Whether a rule saw that sign in this pass; without a subject: of anything."""
     return any(sig == signal and subject in (None, sub) for sig, sub in plan.signs)

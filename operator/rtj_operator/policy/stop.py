@@ -10,7 +10,7 @@ from rtj_api.reasons import ConditionType, EventReason, Reason
 from rtj_operator.policy.conditions import fail, with_condition
 from rtj_operator.policy.decision import Action, DeleteJob, DeletePod
 from rtj_operator.policy.observation import PodObservation
-from rtj_operator.policy.pending import Signal, clock, judging, lasted
+from rtj_operator.policy.pending import Signal, clock, judging, lasted, stopped
 from rtj_operator.policy.plan import Plan, ended, runs
 from rtj_operator.policy.recovery import renewed
 from rtj_operator.policy.times import unix
@@ -63,7 +63,8 @@ def leave(plan: Plan) -> Plan:
         text = "Ranks are saving and leaving."
         return with_condition(plan, ConditionType.SUSPENDED, "False", Reason.SUSPENDING, text)
     how = _how_ranks_left(plan)
-    plan = plan.write(recovery=None)
+    # The job may be resumed in this very pass, which must not be taken for one that stops.
+    plan = stopped(plan, Signal.SUSPENDING, "job").write(recovery=None)
     if plan.past_active_deadline:
         limit = plan.spec.active_deadline_seconds
         text = f"The job ran longer than spec.activeDeadlineSeconds ({limit} s). {how}."

@@ -12,6 +12,7 @@ from msgspec.structs import replace as with_fields
 from rtj_api.messages import FaultReport, JobDirective, JobView, Outcome, WorkerView
 
 RESTART_SECONDS = 2.0
+SAVE_SECONDS = 3.0
 
 
 @dataclass
@@ -64,6 +65,8 @@ class Coordinator:
     ready_at: float = 0.0
     restart: int = 0
     finished: bool = False
+    # Since when ranks save and leave, from which nobody calls them back.
+    leaving: float | None = None
     saved: bool = False
     now: float = 0.0
 
@@ -74,8 +77,9 @@ class Coordinator:
         self.now, directive = now, self.directive
         if directive is None or self.finished:
             return
-        if directive.stop != "none":
-            self.saved = True
+        if directive.stop != "none" or self.leaving is not None:
+            self.leaving = now if self.leaving is None else self.leaving
+            self.saved = directive.stop == "now" or now - self.leaving >= SAVE_SECONDS
             return
         if directive.run > self.run:
             self.run, self.round, self.seats, self.control = directive.run, 0, {}, True

@@ -64,6 +64,30 @@ def test_a_resume_takes_names_above_those_of_pods_that_linger() -> None:
     assert decision.status.incarnations["0"] == 5
 
 
+def test_a_suspension_taken_back_at_once_ends_before_the_next_run_begins() -> None:
+    _, asked = build.after(build.running(build.spec(suspend=True)))
+    first, taken_back = build.after(build.running(status=asked.job.status))
+    assert (first.status.phase, first.status.run) == (Phase.SUSPENDING, 1)
+    left = build.view(outcome=Outcome(state="saved"))
+    decision, seen = build.after(build.running(status=taken_back.job.status, view=left))
+    assert build.told(decision) == [EventReason.SUSPENDED, EventReason.RESUMED]
+    assert (decision.status.phase, decision.status.run) == (Phase.PENDING, 2)
+    assert [sign.signal for sign in decision.status.pending] == ["GangIncomplete"]
+    assert ("worker", 1, 1) in made(decision)
+    again = decide(build.running(status=seen.job.status, view=left))
+    assert again.status == decision.status
+
+
+def test_a_deadline_put_off_while_ranks_leave_is_a_suspension_taken_back() -> None:
+    late = build.running(build.spec(activeDeadlineSeconds=100), now=build.NOW + 100)
+    _, asked = build.after(late)
+    left = build.view(outcome=Outcome(state="saved"))
+    longer = build.spec(activeDeadlineSeconds=1000)
+    status = asked.job.status
+    decision = decide(build.running(longer, status, now=build.NOW + 101, view=left))
+    assert (decision.status.phase, decision.status.run) == (Phase.PENDING, 2)
+
+
 def test_a_size_edited_while_running_waits_for_the_next_resume() -> None:
     decision = decide(build.running(build.spec(nodes=3, spares=0)))
     assert decision.status.workers.desired == 2

@@ -1,7 +1,16 @@
 """Clocks of signs that must last."""
 
 from rtj_api.status import PENDING_MAX
-from rtj_operator.policy.pending import CLOCKS_MAX, Signal, clock, lasted, note, settled, sweep
+from rtj_operator.policy.pending import (
+    CLOCKS_MAX,
+    Signal,
+    clock,
+    lasted,
+    note,
+    settled,
+    stopped,
+    sweep,
+)
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
 
@@ -25,6 +34,13 @@ def test_what_was_not_seen_in_a_pass_is_swept() -> None:
 def test_a_settled_sign_is_swept() -> None:
     plan = note(build.plan(build.running()), Signal.JUDGING, "p")
     assert sweep(settled(plan, "p")).status.pending == ()
+
+
+def test_a_stopped_clock_is_gone_within_the_pass_and_others_run_on() -> None:
+    plan = note(build.plan(build.running()), Signal.SUSPENDING, "job")
+    plan = stopped(note(plan, Signal.JUDGING, "p"), Signal.SUSPENDING, "job")
+    assert clock(plan, Signal.SUSPENDING, "job") is None
+    assert clock(sweep(plan), Signal.JUDGING, "p") == NOW
 
 
 def test_a_sign_without_a_free_clock_waits_for_one() -> None:

@@ -28,6 +28,8 @@ PASSING: tuple[Fault, ...] = (
 )
 # Faults that are no machine's: somebody is cut off, or new.
 OUTAGES: tuple[Fault, ...] = (World.outage, World.deafen, World.elect)
+# What a user takes back as soon as it is written, or does not.
+WISHES: tuple[Fault, ...] = (World.suspend, World.resume, World.limit)
 ENDS = {
     Reason.RESTART_BUDGET_EXCEEDED,
     Reason.NO_PROGRESS,
@@ -219,6 +221,27 @@ def test_a_suspension_at_any_moment_leaves_no_pod_and_a_resume_trains_on(
     settle(world)
     assert world.status.phase is Phase.RUNNING
     assert world.status.run > run_before
+
+
+@settings(
+    max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(story((*WISHES, *WISHES, World.resume, *PASSING, World.elect)))
+def test_whatever_a_user_takes_back_a_job_that_may_run_trains_on_or_its_deadline_is_over(
+    events: list[tuple[Fault, int, float, int]],
+) -> None:
+    world = World(spec(), machines=12)
+    run(world, [*events, (World.resume, 0, 0.2, 0), (World.limit, 0, 0.2, 0)])
+    settle(world)
+    if world.status.phase is Phase.FAILED:
+        assert world.status.reason in {*ENDS, Reason.ACTIVE_DEADLINE_EXCEEDED}
+        return
+    assert world.status.phase is Phase.RUNNING, world.status
+    writes = world.writes
+    for _ in range(30):
+        world.advance(2.0)
+        world.reconcile()
+    assert world.writes - writes <= 3
 
 
 @settings(

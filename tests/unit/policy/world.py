@@ -14,6 +14,7 @@ from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.decision import CreatePod, Decision, DeletePod, EmitEvent, SendDirective
 from rtj_operator.policy.observation import NodeObservation, Observation, PodObservation
+from rtj_operator.policy.plan import changed
 from tests.unit.policy.build import CPU, JOB, NOW, job, node
 from tests.unit.policy.gang import RESTART_SECONDS, Coordinator, Pod, Program
 
@@ -267,6 +268,21 @@ class World:
     def elect(self, _: int) -> None:
         """Another operator leads; it has no view yet."""
         self.leads_since = self.now
+
+    # --- what users change ---
+
+    def suspend(self, _: int) -> None:
+        """spec.suspend: true."""
+        self.spec = changed(self.spec, suspend=True)
+
+    def resume(self, _: int) -> None:
+        """spec.suspend: false."""
+        self.spec = changed(self.spec, suspend=False)
+
+    def limit(self, index: int) -> None:
+        """spec.activeDeadlineSeconds: soon, or never."""
+        seconds = 10 * index or None
+        self.spec = changed(self.spec, active_deadline_seconds=seconds)
 
     # --- seen from outside ---
 
