@@ -61,3 +61,11 @@ def test_a_job_without_faults_trains_once_and_completes(kube: Kube, start) -> No
     assert watch.status["restarts"]["summary"] == "0/0/0/0/0"
     assert watch.status.get("history", []) == []
     assert kube.kubectl("wait", "rtj/calm", "--for=condition=Complete", "--timeout=5s")
+
+
+def test_a_script_that_knows_nothing_of_us_completes(kube: Kube, start) -> None:
+    job = jobs.demo_job("plain")
+    jobs.set_args(job, "python", "-c", "import time; time.sleep(5)")
+    watch = start(job)
+    watch.wait("completion", lambda w: w.status.get("phase") == "Complete", 120)
+    assert watch.status["restarts"]["summary"] == "0/0/0/0/0"

@@ -56,6 +56,40 @@ def test_a_deleted_worker_pod_is_replaced_without_blaming_its_node(kube: Kube, s
     assert _excluded(watch) == []
 
 
+# The reference training; on a node that the file names each process fails at its start.
+BROKEN = """
+import os, runpy, sys
+if os.environ["NODE"] in open("/checkpoints/bad-nodes").read().split():
+    sys.exit("CUDA error: device unavailable")
+sys.argv = ["train", "--steps=100000", "--step-seconds=0.3", "--save-every=5"]
+runpy.run_module("rtj_trainer.reference", run_name="__main__")
+"""
+
+
+def test_a_node_on_which_every_process_fails_is_given_up_for_the_spare(
+    kube: Kube, cluster: Cluster, start
+) -> None:
+    bad_nodes = cluster.shared_dir / kube.namespace / "bad-nodes"
+    bad_nodes.parent.mkdir(parents=True)
+    bad_nodes.touch()
+    job = jobs.demo_job("broken")
+    jobs.trainer(job)["env"] = [
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    ]
+    jobs.set_args(job, "python", "-c", BROKEN)
+    watch = start(job)
+    watch.wait_step(1, 90)
+    victim = faults.rank_of(kube, "broken", 3)
+
+    def break_node() -> None:
+        bad_nodes.write_text(victim.node)
+        faults.kill_process(kube, "broken", 3)
+
+    main_job.recover_from(watch, break_node, 5, 120)
+    assert faults.rank_of(kube, "broken", 3).node != victim.node
+    watch.wait("exclusion of the node", lambda w: _excluded(w) == [victim.node], 30)
+
+
 def test_a_node_that_dies_without_a_spare_waits_for_a_new_pod_elsewhere(
     kube: Kube, healthy: Cluster, start
 ) -> None:

@@ -54,3 +54,14 @@ def test_suspend_saves_and_resume_goes_on_where_it_was(kube: Kube, start) -> Non
     watch.wait_step(last + 5, 60)
     resumed = [s for s in watch.sorted_steps() if s.life != watch.sorted_steps()[0].life]
     assert resumed[0].step == last + 1
+
+
+def test_a_suspension_taken_back_at_once_leaves_a_job_that_trains(kube: Kube, start) -> None:
+    watch = start(jobs.demo_job("again", steps=100_000))
+    watch.wait_step(8, 90)
+    for wanted in ("true", "false"):
+        patch = f'{{"spec":{{"suspend":{wanted}}}}}'
+        kube.kubectl("patch", "rtj", "again", "--type=merge", "-p", patch)
+    watch.wait("new run", lambda w: w.status.get("run") == 2, 60)
+    watch.wait_step(watch.highest_step + 5, 90)
+    assert watch.status["run"] == 2
