@@ -32,6 +32,7 @@ _PORTS: Final = (
     ("coordinator pod", names.PORT_WORKER_SOCKET, "WebSocket of the workers, needs the job's key"),
     ("coordinator pod", names.PORT_VIEW_SOCKET, "WebSocket of the operator, needs the job's key"),
     ("coordinator and worker pods", names.PORT_METRICS, "/metrics and /healthz"),
+    ("coordinator pod", names.PORT_CONTROL_HEALTH, "/healthz of container control"),
 )
 _LABELS: Final = (
     (names.LABEL_JOB, "pods and other children: name of the job"),

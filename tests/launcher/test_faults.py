@@ -98,6 +98,29 @@ async def _control_lost(job: Job) -> None:
     assert job.view.run == 2
 
 
+async def test_a_frozen_control_ends_its_run_and_training_goes_on_in_the_next():
+    async with running_job(TRAIN, nodes=1, processes_per_node=1) as job:
+        await job.until_step_beyond(3, _WAIT_SECONDS)
+        for process in psutil.Process(job.processes["control"].pid).children(recursive=True):
+            process.send_signal(signal.SIGSTOP)
+        assert (await _next_fault(job)).kind == "control"
+        await job.direct(run=2)
+        await _new_step(job)
+        assert job.view.run == 2
+
+        # What the kubelet's probe does to a container that stands still as a whole.
+        control = psutil.Process(job.processes["control"].pid)
+        for process in (control, *control.children(recursive=True)):
+            process.send_signal(signal.SIGSTOP)
+        assert (await _next_fault(job)).kind == "control"
+        await job.direct(run=3)
+        control.kill()
+        job.processes["control"].wait()
+        job.start_control()
+        await _new_step(job)
+        assert job.view.run == 3
+
+
 async def _next_fault(job: Job) -> FaultReport:
     known = max((fault.number for fault in job.view.faults), default=0)
 

@@ -43,14 +43,11 @@ _CONTROL_RESOURCES: Final[Manifest] = {
     "requests": {"cpu": "100m", "memory": "512Mi"},
     "limits": {"memory": "2Gi"},
 }
-# A coordinator that stands still keeps its sockets open and its pod running, so nobody takes it for
-# lost. The kubelet, whom no NetworkPolicy stops, restarts it; what it knows is in coordinator.json.
-_LIVENESS: Final[Manifest] = {
-    "httpGet": {"path": "/healthz", "port": names.PORT_METRICS},
-    "periodSeconds": 5,
-    "timeoutSeconds": 5,
-    "failureThreshold": 3,
-}
+# A container that stands still keeps its sockets open and its pod running, so nobody takes it for
+# lost. The kubelet, whom no NetworkPolicy stops, restarts it: what the coordinator knows is in
+# coordinator.json; a control that stands still can start no run. Patient, because a restart of
+# control ends the rendezvous.
+_LIVENESS: Final[Manifest] = {"periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3}
 
 
 def build(
@@ -95,7 +92,7 @@ def _coordinator(common: Manifest) -> Manifest:
         "command": ["rtj-coordinator"],
         "ports": [_port(name, number) for name, number in ports],
         "resources": copy.deepcopy(_COORDINATOR_RESOURCES),
-        "livenessProbe": copy.deepcopy(_LIVENESS),
+        "livenessProbe": _liveness(names.PORT_METRICS),
         "volumeMounts": [volumes.RUN_MOUNT, volumes.KEY_MOUNT],
     }
 
@@ -107,8 +104,13 @@ def _control(common: Manifest) -> Manifest:
         "command": ["rtj-control"],
         "ports": [_port("store", names.PORT_STORE)],
         "resources": copy.deepcopy(_CONTROL_RESOURCES),
+        "livenessProbe": _liveness(names.PORT_CONTROL_HEALTH),
         "volumeMounts": [volumes.RUN_MOUNT],
     }
+
+
+def _liveness(port: int) -> Manifest:
+    return {"httpGet": {"path": "/healthz", "port": port}, **_LIVENESS}
 
 
 def _port(name: str, number: int) -> Manifest:

@@ -137,11 +137,12 @@ def test_control_container_never_sees_the_key() -> None:
     assert "rtj-key" not in [mount["name"] for mount in control["volumeMounts"]]
 
 
-def test_a_coordinator_that_stands_still_is_restarted_and_control_never() -> None:
+def test_a_container_of_the_coordinator_pod_that_stands_still_is_restarted() -> None:
     coordinator, control = a_coordinator(a_spec())["spec"]["containers"]
-    probe = coordinator["livenessProbe"]
-    assert probe["httpGet"] == {"path": "/healthz", "port": names.PORT_METRICS}
-    # Not for a moment's pause, and well before anybody gives the job up.
-    assert 10 <= probe["periodSeconds"] * probe["failureThreshold"] <= 30
-    # A restart of control would end the rendezvous.
-    assert "livenessProbe" not in control
+    ports = {"coordinator": names.PORT_METRICS, "control": names.PORT_CONTROL_HEALTH}
+    for container in (coordinator, control):
+        probe = container["livenessProbe"]
+        assert probe["httpGet"] == {"path": "/healthz", "port": ports[container["name"]]}
+        # Not for a moment's pause, and well before anybody gives the job up.
+        assert 10 <= probe["periodSeconds"] * probe["failureThreshold"] <= 30
+        assert probe["timeoutSeconds"] >= 5

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,8 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from rtj_api import names
 from rtj_trainer.coordinator.control_wire import (
     ControlRequest,
     ControlStatus,
@@ -60,12 +63,21 @@ class Control:
         return StoreClient.connect("127.0.0.1", self.port)
 
 
+# Nobody else's, so that other controls on this host may have the port too.
+_HEALTH_HOST = f"127.{os.getpid() % 250 + 1}.{os.getpid() // 250 % 250 + 1}.9"
+
+
 async def _start_control(folder: Path, port: int) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "rtj_trainer.coordinator.control",
-        env=os.environ | {"RTJ_RUN_DIR": str(folder), "RTJ_STORE_PORT": str(port)},
+        env=os.environ
+        | {
+            "RTJ_RUN_DIR": str(folder),
+            "RTJ_STORE_PORT": str(port),
+            "RTJ_METRICS_HOST": _HEALTH_HOST,
+        },
     )
 
 
@@ -233,6 +245,57 @@ async def test_a_restarted_container_starts_no_run_twice(tmp_path: Path) -> None
         control.ask(5)
         await control.status(5, "running")
         assert {s.run for s in control.seen[1:]} == {5}
+
+
+async def test_stopped_processes_of_a_run_do_not_keep_the_next_one_waiting(tmp_path: Path) -> None:
+    async with _control(tmp_path) as control:
+        control.ask(1)
+        await control.status(1, "running")
+        for pid in _descendants(control.process.pid):
+            os.kill(pid, signal.SIGSTOP)
+        control.ask(2)
+        await control.status(2, "running")
+
+
+async def test_a_prepared_process_that_is_stopped_costs_its_run_and_not_the_next(
+    tmp_path: Path,
+) -> None:
+    async with _control(tmp_path) as control:
+        control.ask(1)
+        await control.status(1, "running")
+        os.kill(_nvrx_control(control.process.pid), signal.SIGKILL)
+        await control.status(1, "exited")
+        (prepared,) = _children(control.process.pid)
+        os.kill(prepared, signal.SIGSTOP)
+        control.ask(2)
+        await control.status(2, "exited")
+        control.ask(3)
+        await control.status(3, "running")
+
+
+async def test_health_is_answered_until_the_container_stands_still(tmp_path: Path) -> None:
+    async with _control(tmp_path) as control:
+        control.ask(1)
+        await control.status(1, "running")
+        for pid in _descendants(control.process.pid):
+            os.kill(pid, signal.SIGSTOP)
+        assert await _healthy(), "a restart would not help more than a new run does"
+        control.process.send_signal(signal.SIGSTOP)
+        assert not await _healthy()
+        control.process.send_signal(signal.SIGCONT)
+        assert await _healthy()
+
+
+async def _healthy() -> bool:
+    url = f"http://{_HEALTH_HOST}:{names.PORT_CONTROL_HEALTH}/healthz"
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session,
+            session.get(url) as response,
+        ):
+            return (response.status, await response.text()) == (200, "ok")
+    except TimeoutError:
+        return False
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["while it serves", "while it imports"])

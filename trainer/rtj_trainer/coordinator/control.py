@@ -12,11 +12,12 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from rtj_api import names
+from rtj_trainer.coordinator.control_health import serve_health
 from rtj_trainer.coordinator.control_wire import (
     MAX_LINE_BYTES,
     ControlRequest,
@@ -40,6 +41,8 @@ log = logging.getLogger("rtj.control")
 
 _READY_POLL_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
+# The prepared process forks and buries within milliseconds, or it is stopped and never will.
+_ANSWER_SECONDS: Final = 3.0
 _MAX_CLIENTS: Final = 8
 
 
@@ -73,7 +76,7 @@ class Forker:
         argv = arguments(request.nodes, request.rendezvous_id, self._store_port)
         self._process.stdin.write(encode_order(ControlOrder(argv=argv)))
         # Without the process id it could not be ended.
-        await self._forked.wait()
+        await self._answer(asyncio.create_task(self._forked.wait()))
         return self._ended
 
     async def end(self) -> None:
@@ -81,7 +84,15 @@ class Forker:
         if not self._ended.done() and self._pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
-        await asyncio.wait([self._ended])
+        await self._answer(self._ended)
+
+    async def _answer(self, answer: asyncio.Future[Any]) -> None:
+        """Wait for the prepared process; one that does not answer is ended, its child with it."""
+        done, _ = await asyncio.wait([answer], timeout=_ANSWER_SECONDS)
+        if not done:
+            log.error("prepared nvrx-control did not answer for %.0f s; ended", _ANSWER_SECONDS)
+            self.kill()
+            await asyncio.wait([answer])
 
     def kill(self) -> None:
         """Kill everything; the child dies with its parent."""
@@ -222,7 +233,7 @@ class Supervisor:
             return -1
 
 
-async def run(socket: Path, store_port: int) -> None:
+async def run(socket: Path, store_port: int, health_host: str) -> None:
     """Serve until SIGTERM or SIGINT, then end everything at once."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -230,6 +241,7 @@ async def run(socket: Path, store_port: int) -> None:
     forker = Forker(store_port)
     supervisor = Supervisor(forker, store_port, socket.with_suffix(".run"))
     server = await asyncio.start_unix_server(supervisor.client, socket, limit=MAX_LINE_BYTES)
+    health = await serve_health(health_host, names.PORT_CONTROL_HEALTH)
     tasks = [asyncio.create_task(forker.keep_prepared()), asyncio.create_task(supervisor.serve())]
     stopped = asyncio.create_task(stop.wait())
     try:
@@ -239,6 +251,7 @@ async def run(socket: Path, store_port: int) -> None:
     finally:
         forker.kill()
         server.close()
+        health.close()
         for task in (*tasks, stopped):
             task.cancel()
 
@@ -251,7 +264,7 @@ def main() -> None:
     socket = run_dir / Path(names.CONTROL_SOCKET).name
     run_dir.mkdir(parents=True, exist_ok=True)
     socket.unlink(missing_ok=True)
-    asyncio.run(run(socket, store_port))
+    asyncio.run(run(socket, store_port, os.environ.get(names.ENV_METRICS_HOST, "")))
 
 
 if __name__ == "__main__":
