@@ -191,12 +191,14 @@ def test_the_first_to_raise_is_named() -> None:
 
 def test_an_in_process_restart_that_nobody_raised_is_a_hang() -> None:
     world = training_world()
+    world.pass_time(7.0)
     for agent in world.agents.values():
         agent.ranks = tuple(replace(rank, iteration=1) for rank in agent.ranks)
         world.beat(agent)
     world.pass_time(1.0)
     fault = only_fault(world)
     assert (fault.kind, fault.rank) == ("hang", -1)
+    assert fault.detected_seconds >= 7.0, "since the ranks stood still, not since they went on"
 
 
 def test_an_exception_that_ends_the_process_after_all_is_one_fault() -> None:
@@ -244,6 +246,17 @@ def test_a_rank_monitor_s_kill_blames_the_one_behind_and_not_the_one_killed() ->
     report_exit(world, world.agents["pod-0"], -9, hang=True)
     fault = only_fault(world)
     assert (fault.kind, fault.rank, fault.slot) == ("hang", 3, 1)
+
+
+def test_a_hang_is_as_long_as_no_rank_moved_though_the_kill_shows_before_its_report() -> None:
+    world = training_world()
+    world.pass_time(15.0)
+    killed = world.agents["pod-0"]
+    killed.ranks = (replace(killed.ranks[0], alive=False),)
+    world.beat(killed)
+    world.settle()
+    report_exit(world, killed, -9, hang=True)
+    assert only_fault(world).detected_seconds >= 15.0
 
 
 def test_the_operator_s_restart_opens_one_round_and_is_no_fault() -> None:

@@ -24,8 +24,10 @@ class Progress:
     step: int = -1
     highest_step: int = -1
     # When the ranks last were elsewhere (monotonic seconds): after a restart they move long before
-    # the step is new.
+    # the step is new. A rank that ends moves nothing: it may be the one that stood still.
     moved_at: float = 0.0
+    # The same, as of before the present in-process iteration began.
+    stood_since: float = 0.0
     checkpoint_step: int = -1
     ranks_training: int = 0
     # All ranks of all positions live in the same round.
@@ -54,7 +56,9 @@ class Progress:
         self.step = min((beat.step for beat in living), default=-1)
         self.iteration = max([self.iteration, *(place.beat.iteration for place in here)])
         self._grow(place.beat for place in here)
-        if stood != (self.round, self.iteration, self.step, self.complete):
+        if self.complete and stood != (self.round, self.iteration, self.step, True):
+            if self.iteration != stood[1]:
+                self.stood_since = self.moved_at
             self.moved_at = now
 
     def new_run(self, now: float) -> None:

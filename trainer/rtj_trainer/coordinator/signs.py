@@ -71,7 +71,7 @@ class Signs:
         place = restart.place
         if place is None:
             text = "NVRx's in-process restart ended a silent training function"
-            fault = self._report("hang", now, self._progress.moved_at, text)
+            fault = self._report("hang", now, self._progress.stood_since, text)
         else:
             alive_at = restart.seen_at - place.beat.age_seconds
             fault = self._report("exception", restart.seen_at, alive_at, place.beat.error)
