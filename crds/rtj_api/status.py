@@ -219,7 +219,7 @@ class ResilientTrainingJobStatus(ApiModel):
     coordinator: CoordinatorStatus = Field(default_factory=CoordinatorStatus)
     # Slot -> incarnation, only those above 0.
     incarnations: Annotated[dict[str, int], Field(max_length=4160)] = Field(
-        default_factory=dict[str, int], json_schema_extra={"x-kubernetes-map-type": "atomic"}
+        default_factory=dict[str, int]
     )
     # Slots (0 to slots-1) that are provided for, and those of them whose present incarnation has
     # not been seen yet: still to be made; one that is missing otherwise was lost.

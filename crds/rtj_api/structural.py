@@ -61,7 +61,8 @@ def structural(model: type[BaseModel], *, defaults: bool) -> Schema:
     """Structural schema of a model.
 
     `defaults`: True for what users write: the server fills in what is left out, and null is
-    refused. False for a status, which its writer completes: no defaults, and null is allowed.
+    refused. False for a status, which its writer completes: no defaults, null is allowed, and each
+    map is its writer's as a whole.
     Raises UnsupportedSchema where a CRD has no words for the model.
     """
     mode: JsonSchemaMode = "validation"
@@ -129,6 +130,9 @@ class _Converter:
             out["x-kubernetes-preserve-unknown-fields"] = True
         elif values:
             out["additionalProperties"] = self.convert(values, f"{where}{{}}")
+            if not self._defaults:
+                # Server-side apply of an empty map leaves null of one that is merged by key.
+                out["x-kubernetes-map-type"] = "atomic"
         return out
 
 

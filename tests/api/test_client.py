@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
-from rtj_api import names
+from rtj_api import crd, names
 from rtj_operator.kube.client import KubeClient
 from rtj_operator.kube.credentials import Credentials
 from rtj_operator.kube.errors import AlreadyExists, Conflict, NotFound, NotLeader, Refused
@@ -50,6 +51,40 @@ async def test_nothing_is_written_without_the_lease(
         await client.delete(SERVICES, namespace, "made", uid=made.metadata.uid)
     assert await api.find(core(namespace, "services", "late")) is None
     assert await api.find(core(namespace, "services", "made"))
+
+
+def filled(schema: Json, per_list: int) -> Any:
+    """A value of that schema in which each field is set, each map and list with so many entries."""
+    if "additionalProperties" in schema:
+        value = filled(schema["additionalProperties"], per_list)
+        return {f"k{i}": value for i in range(per_list)}
+    if "items" in schema:
+        # No two entries of a list that is merged by a key have the same.
+        once = schema.get("x-kubernetes-list-type") == "map"
+        return [filled(schema["items"], per_list)] * (min(1, per_list) if once else per_list)
+    if "properties" in schema:
+        return {name: filled(child, per_list) for name, child in schema["properties"].items()}
+    if "enum" in schema:
+        return schema["enum"][0]
+    by_format = {"date-time": "2027-01-15T08:00:00Z"}
+    return {"integer": 1, "number": 1.5, "boolean": True}.get(
+        schema["type"], by_format.get(schema.get("format", ""), "x")
+    )
+
+
+async def test_every_map_and_list_of_a_status_can_be_emptied(
+    api: Api, namespace: str, client: KubeClient
+) -> None:
+    schema = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    made = await api.create(jobs(namespace), job(namespace, "a", suspend=True))
+    version = made["metadata"]["resourceVersion"]
+    for entries in (2, 1, 0, 2):
+        status = filled(schema["properties"]["status"], entries)
+        written = await client.apply_status(JOBS, namespace, "a", version=version, status=status)
+        version = written.metadata.resource_version
+        stored = (await api.get(jobs(namespace, "a")))["status"]
+        # An empty list that is merged by a key is left out, and so read as empty.
+        assert {"conditions": []} | stored == status
 
 
 async def test_delete_takes_only_the_named_uid(namespace: str, client: KubeClient) -> None:

@@ -69,6 +69,11 @@ def test_free_map_keeps_unknown_fields_and_typed_map_is_bounded() -> None:
     assert counts["maxProperties"] == 4
 
 
+def test_a_map_of_a_status_is_its_writer_s_as_a_whole() -> None:
+    assert properties(defaults=False)["counts"]["x-kubernetes-map-type"] == "atomic"
+    assert "x-kubernetes-map-type" not in properties(defaults=True)["counts"]
+
+
 class Union(BaseModel):
     value: int | str
 
