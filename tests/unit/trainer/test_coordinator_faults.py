@@ -191,7 +191,7 @@ def test_the_first_to_raise_is_named() -> None:
 
 def test_an_in_process_restart_that_nobody_raised_is_a_hang() -> None:
     world = training_world()
-    world.pass_time(7.0)
+    world.run(7.0)
     for agent in world.agents.values():
         agent.ranks = tuple(replace(rank, iteration=1) for rank in agent.ranks)
         world.beat(agent)
@@ -250,7 +250,7 @@ def test_a_rank_monitor_s_kill_blames_the_one_behind_and_not_the_one_killed() ->
 
 def test_a_hang_is_as_long_as_no_rank_moved_though_the_kill_shows_before_its_report() -> None:
     world = training_world()
-    world.pass_time(15.0)
+    world.run(15.0)
     killed = world.agents["pod-0"]
     killed.ranks = (replace(killed.ranks[0], alive=False),)
     world.beat(killed)
