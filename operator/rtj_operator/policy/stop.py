@@ -4,7 +4,7 @@ Ranks save and leave together at a step boundary when there is training to save;
 left within the pods' grace period is left behind. The end stands in status before any pod goes.
 """
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from rtj_api.reasons import ConditionType, EventReason, Reason
 from rtj_operator.policy.conditions import fail, with_condition
@@ -15,6 +15,10 @@ from rtj_operator.policy.plan import Plan, ended, runs
 from rtj_operator.policy.recovery import renewed
 from rtj_operator.policy.times import unix
 from rtj_operator.render.pods import DEFAULT_GRACE_SECONDS
+
+# What an incomplete gang lacks: pods, or only somebody who tells of them.
+_PODS: Final = "workers"
+_VIEW: Final = "view"
 
 
 def grace(plan: Plan) -> float:
@@ -109,17 +113,19 @@ def _how_ranks_left(plan: Plan) -> str:
 def await_gang(plan: Plan) -> Plan:
     """Failed when not all workers were up and heard of within the start deadline.
 
-    When they are, a recovery's own deadline counts from then: waiting for a machine is not its
-    fault. A job that has trained is never failed for a view that does not arrive.
+    When a pod was missing and all are back, a recovery's own deadline counts from then: waiting for
+    a machine is not its fault. A job that has trained is never failed for a view that does not
+    arrive, nor does one that comes back put anything off.
     """
     if not plan.training:
         return plan
+    missed = clock(plan, Signal.GANG_INCOMPLETE, _PODS) is not None
     if _assembled(plan):
         recovery = plan.status.recovery
-        waited = clock(plan, Signal.GANG_INCOMPLETE, "workers") is not None
-        return plan.write(recovery=renewed(plan, recovery)) if waited and recovery else plan
+        return plan.write(recovery=renewed(plan, recovery)) if missed and recovery else plan
+    missed = missed or not _all_run(plan) or not runs(plan.coordinator)
     limit = plan.spec.resilience.progress.start_deadline_seconds
-    plan, over = lasted(plan, Signal.GANG_INCOMPLETE, "workers", limit)
+    plan, over = lasted(plan, Signal.GANG_INCOMPLETE, _PODS if missed else _VIEW, limit)
     if not over or (plan.live_view is None and _all_run(plan) and _trained(plan)):
         return plan
     available = plan.condition(ConditionType.NODES_AVAILABLE)

@@ -265,6 +265,45 @@ def test_a_recovery_s_deadline_counts_from_when_all_workers_are_there() -> None:
 
 
 @pytest.mark.parametrize(
+    ("blip", "want"),
+    [
+        pytest.param({"view": None, "view_connected": False}, "08:05:00", id="only the view"),
+        pytest.param(
+            {"view": build.view(workers=(build.worker(0, 0),))}, "08:05:00", id="a late agent"
+        ),
+        pytest.param(
+            {"pods": (build.pod(0), build.coordinator()), "view_connected": False},
+            "08:07:00",
+            id="a pod",
+        ),
+        pytest.param(
+            {
+                "pods": (build.pod(0), build.pod(1), build.coordinator(phase="Pending")),
+                "view_connected": False,
+            },
+            "08:07:00",
+            id="the coordinator's pod",
+        ),
+    ],
+)
+def test_only_a_pod_that_was_missing_puts_the_deadline_off(blip: dict[str, Any], want: str) -> None:
+    few = build.spec(spares=0)
+    view = build.view(step=-1, highest_step=10, faults=(build.fault("exit"),))
+    steady: dict[str, Any] = {
+        "pods": (build.pod(0), build.pod(1), build.coordinator()),
+        "view": view,
+    }
+    _, seen = build.after(build.running(few, **steady))
+    awaited = seen.job.status.model_copy(update={"awaited": (1,)})
+    _, seen = build.after(build.running(few, awaited, **(steady | {"now": NOW + 60} | blip)))
+    assert [sign.signal for sign in seen.job.status.pending] == ["GangIncomplete"]
+    _, seen = build.after(build.running(few, seen.job.status, **steady, now=NOW + 120))
+    recovery = seen.job.status.recovery
+    assert recovery is not None
+    assert recovery.deadline_time == f"2027-01-15T{want}Z"
+
+
+@pytest.mark.parametrize(
     ("ttl", "age", "want", "want_wake"),
     [
         pytest.param(None, 10_000, 0, None, id="kept for ever"),
