@@ -162,6 +162,8 @@ class LauncherState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     launch: Index = -1
     pid: Natural = 0
     exit_code: ExitCode | None = None
+    # Killed by the kernel's OOM killer, as far as the cgroup tells.
+    out_of_memory: bool = False
     tail: Text = ""
 
 

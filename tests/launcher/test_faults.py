@@ -85,7 +85,9 @@ async def _launcher_killed(job: Job) -> None:
     rank = _pids(job)[0, 0]
     os.kill(worker.launchers()[0], signal.SIGKILL)
     await poll_until(lambda: not _lives(rank), 5, "rank of a dead launcher gone")
-    assert (await _next_fault(job)).kind == "launcher"
+    fault = await _next_fault(job)
+    assert (fault.kind, fault.exit_code) == ("launcher", -9)
+    assert "(SIGKILL)" in fault.message, "what it printed before is not why it ended"
     await _new_step(job)
 
 

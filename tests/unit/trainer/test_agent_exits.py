@@ -84,3 +84,33 @@ async def test_last_words_are_of_processes_that_could_speak(
     process.kill()
     await following
     assert log.reports[0].tail == want
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "kills", "want"),
+    [
+        pytest.param(-9, 2, (True, ""), id="the OOM killer"),
+        pytest.param(-9, 1, (False, ""), id="somebody else's SIGKILL"),
+        pytest.param(1, 2, (False, "boom"), id="by itself"),
+    ],
+)
+async def test_a_launcher_that_the_oom_killer_ended_is_told_as_such(
+    tmp_path: Path, exit_code: int, kills: int, want: tuple[bool, str]
+):
+    counter = tmp_path / "memory.events"
+    counter.write_text("oom_kill 1\n")
+    log = ExitLog(OomWatch((counter,)), lambda: None)
+    counter.write_text(f"oom_kill {kills}\n")
+    process = await Dying.start(1)
+    following = asyncio.create_task(process.follow(lambda event: None))
+    process.kill()
+    await following
+    end = log.launcher_ended(exit_code, process)
+    assert (end.out_of_memory, end.tail) == want
+
+
+class Dying(LauncherProcess):
+    """A launcher that has said something before it ended."""
+
+    def tail(self, limit: int) -> str:
+        return "boom"

@@ -1,5 +1,6 @@
 """Positions: who gets which, when they are lost, and that no two workers ever share one."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -97,6 +98,26 @@ def test_a_launcher_that_ends_by_itself_is_given_a_new_launch() -> None:
     assert (agent.launcher.launch, agent.launcher.state) == (1, "training")
     fault = world.view.faults[-1]
     assert (fault.kind, fault.exit_code, fault.message) == ("launcher", 1, "boom")
+
+
+@pytest.mark.parametrize(
+    ("out_of_memory", "text"),
+    [
+        pytest.param(True, "memory is used up; raise the memory limit", id="the OOM killer"),
+        pytest.param(False, "SIGKILL", id="somebody else"),
+    ],
+)
+def test_a_launcher_that_was_killed_is_told_with_what_killed_it(
+    out_of_memory: bool, text: str
+) -> None:
+    world = training_world()
+    agent = world.agents["pod-1"]
+    agent.launcher = replace(agent.launcher, out_of_memory=out_of_memory)
+    world.end_launcher(agent, -9)
+    world.run(1.0)
+    (fault,) = world.view.faults
+    assert (fault.kind, fault.out_of_memory) == ("launcher", out_of_memory)
+    assert text in fault.message
 
 
 def test_a_launcher_that_ends_again_and_again_is_started_ever_later() -> None:

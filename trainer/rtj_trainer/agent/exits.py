@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rtj_api.messages import MAX_FAULTS, MAX_TEXT, ExitReport
 from rtj_trainer.agent.launcher_process import LauncherProcess
@@ -9,6 +10,15 @@ from rtj_trainer.agent.memory import OomWatch
 from rtj_trainer.nvrx.launcher_events import RankFailed
 
 _SIGKILL = -9
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherEnd:
+    """How a launcher ended by itself."""
+
+    exit_code: int
+    out_of_memory: bool
+    tail: str
 
 
 class ExitLog:
@@ -34,6 +44,15 @@ class ExitLog:
     def new_round(self) -> None:
         """The processes of earlier rounds are gone."""
         self._hung.clear()
+
+    def launcher_ended(self, exit_code: int, launcher: LauncherProcess) -> LauncherEnd:
+        """How it ended; one that SIGKILL ended has no last words, as a rank has none."""
+        killed = exit_code == _SIGKILL
+        return LauncherEnd(
+            exit_code,
+            out_of_memory=killed and self._oom.struck(),
+            tail="" if killed else launcher.tail(MAX_TEXT),
+        )
 
     async def failed(self, event: RankFailed, run: int, launcher: LauncherProcess) -> None:
         """Report a training process that ended other than with 0."""

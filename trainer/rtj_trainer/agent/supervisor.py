@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from rtj_api.messages import MAX_TEXT, LauncherState, WorkerDirective
 from rtj_trainer.agent import gpus, processes
 from rtj_trainer.agent.config import AgentConfig
-from rtj_trainer.agent.exits import ExitLog
+from rtj_trainer.agent.exits import ExitLog, LauncherEnd
 from rtj_trainer.agent.launcher_process import LauncherProcess
 from rtj_trainer.agent.metrics import AgentMetrics
 from rtj_trainer.agent.ranks import RankTable
@@ -237,7 +237,7 @@ class Supervisor:
         """The launcher ended by itself; what it left behind goes too."""
         _log.info("launcher %d of %s ended with %d", launcher.pid, self._launch, code)
         await self._clear()
-        self._set(self._describe("exited", 0, code, launcher.tail(MAX_TEXT)))
+        self._set(self._describe("exited", 0, self._exits.launcher_ended(code, launcher)))
 
     async def _clear(self) -> None:
         """Kill everything but the prepared launcher; comes back only when it is gone."""
@@ -280,9 +280,7 @@ class Supervisor:
             case _:
                 self._wake.set()
 
-    def _describe(
-        self, state: State, pid: int, code: int | None = None, tail: str = ""
-    ) -> LauncherState:
+    def _describe(self, state: State, pid: int, end: LauncherEnd | None = None) -> LauncherState:
         launch = self._launch or Launch(0, -1, -1)
         return LauncherState(
             state=state,
@@ -290,8 +288,9 @@ class Supervisor:
             position=launch.position,
             launch=launch.launch,
             pid=pid,
-            exit_code=code,
-            tail=tail,
+            exit_code=end.exit_code if end else None,
+            out_of_memory=end is not None and end.out_of_memory,
+            tail=end.tail if end else "",
         )
 
     def _set(self, state: LauncherState) -> None:

@@ -1,5 +1,6 @@
 """The gang of one run: forming it, losing members, filling their positions, curing rounds. Pure."""
 
+import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ class Loss:
     kind: Literal["worker", "launcher"] | None
     message: str
     exit_code: int | None = None
+    out_of_memory: bool = False
 
 
 class Gang:
@@ -158,8 +160,9 @@ class Gang:
             text = f"pod {worker.name} is being stopped (SIGTERM)"
             return Loss(position, worker, "worker", text)
         if control_runs and self._launcher_ended(seat, worker):
-            code = worker.launcher.exit_code
-            return Loss(position, worker, "launcher", _launcher_end(worker), code)
+            end = worker.launcher
+            text = _launcher_end(worker)
+            return Loss(position, worker, "launcher", text, end.exit_code, end.out_of_memory)
         return None
 
     def _launcher_ended(self, seat: Seat, worker: Worker) -> bool:
@@ -224,4 +227,11 @@ def _launcher_end(worker: Worker) -> str:
             f"ft_launcher of {worker.name} ended with 0, but not every rank said that it is done: "
             "the script must call rtj_trainer.done() when it has reached the end of training"
         )
+    if state.out_of_memory:
+        return (
+            f"the kernel killed ft_launcher of {worker.name}: its container's memory is used up; "
+            "raise the memory limit of container trainer in spec.template"
+        )
+    if state.exit_code == -signal.SIGKILL:
+        return f"something killed ft_launcher of {worker.name} (SIGKILL)"
     return state.tail or f"ft_launcher of {worker.name} ended by itself ({state.state})"

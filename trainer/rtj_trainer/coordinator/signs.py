@@ -38,6 +38,7 @@ class Signs:
                 loss.worker,
                 position=loss.position,
                 exit_code=loss.exit_code,
+                out_of_memory=loss.out_of_memory,
             )
 
     def exited(
