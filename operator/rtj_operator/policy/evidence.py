@@ -10,7 +10,7 @@ from typing import Final
 from rtj_api.ladder import FaultClass, Rung
 from rtj_api.names import CONTAINER_TRAINER
 from rtj_operator.policy.observation import ContainerObservation, PodObservation
-from rtj_operator.policy.plan import Plan, ended
+from rtj_operator.policy.plan import Plan, dead, ended
 
 # Characters kept of what kubelet or agent say; the last ones, where errors stand.
 DETAIL_MAX: Final = 1024
@@ -45,15 +45,6 @@ def finding(plan: Plan, pod: PodObservation) -> Finding | None:
             reason=f"pod {pod.name} on node {pod.node or 'none'} is being deleted",
         )
     return None
-
-
-def dead(pod: PodObservation) -> bool:
-    """Whether a pod does its work no more, even if a sidecar keeps its phase Running.
-
-    Not so one that is being deleted: its trainer was told to end.
-    """
-    over = (c.name == CONTAINER_TRAINER and c.state == "terminated" for c in pod.containers)
-    return ended(pod) or (any(over) and not pod.deleting)
 
 
 def gone(name: str) -> Finding:

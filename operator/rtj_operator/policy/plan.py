@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from rtj_api.ladder import Rung
 from rtj_api.messages import JobView, WorkerView
+from rtj_api.names import CONTAINER_TRAINER
 from rtj_api.reasons import ConditionType, EventReason
 from rtj_api.spec import ResilientTrainingJobSpec
 from rtj_api.spec import Rung as RungSpec
@@ -217,8 +218,17 @@ Rule = Callable[[Plan], Plan]
 
 
 def runs(pod: PodObservation | None) -> bool:
-    """Whether a pod runs and is meant to go on running."""
-    return pod is not None and pod.phase == "Running" and not pod.deleting
+    """Whether a pod does its work and is meant to go on."""
+    return pod is not None and pod.phase == "Running" and not pod.deleting and not dead(pod)
+
+
+def dead(pod: PodObservation) -> bool:
+    """Whether a pod does its work no more, even if a sidecar keeps its phase Running.
+
+    Not so one that is being deleted: its trainer was told to end.
+    """
+    over = (c.name == CONTAINER_TRAINER and c.state == "terminated" for c in pod.containers)
+    return ended(pod) or (any(over) and not pod.deleting)
 
 
 def ended(pod: PodObservation) -> bool:

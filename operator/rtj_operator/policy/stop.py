@@ -159,7 +159,7 @@ def wind_down(plan: Plan) -> tuple[Action, ...]:
     """What still goes of a job that is suspended or finished.
 
     A finished job's workers, or a failed one's suspect, are told by the coordinator to end, so that
-    their logs stay; it goes when they have.
+    their logs stay; it goes when they have. So does a pod that only a sidecar keeps on its node.
     """
     if plan.live or not plan.started:
         return ()

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from rtj_api.status import PendingSignal, WorkersStatus
-from rtj_operator.policy.plan import changed, ended, runs
+from rtj_operator.policy.observation import ContainerObservation
+from rtj_operator.policy.plan import changed, dead, ended, runs
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
+
+OVER = (build.terminated(0), ContainerObservation(name="sidecar", state="running"))
 
 
 def test_an_unchanged_model_stays_the_very_same() -> None:
@@ -77,6 +80,29 @@ def test_superseded_pods_are_those_of_another_incarnation() -> None:
     plan = build.plan(build.running(status=status, pods=pods))
     assert [pod.name for pod in plan.superseded()] == ["demo-worker-1-1", "demo-coordinator-3"]
     assert {slot: pod.incarnation for slot, pod in plan.workers().items()} == {0: 0, 1: 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        pytest.param({}, (True, False), id="works"),
+        pytest.param({"phase": "Failed"}, (False, True), id="ended"),
+        pytest.param({"containers": OVER}, (False, True), id="a sidecar outlives the trainer"),
+        pytest.param(
+            {"containers": OVER, "deleting": True}, (False, False), id="the trainer was told to end"
+        ),
+        pytest.param(
+            {"containers": (build.terminated(1, name="sidecar"),)},
+            (True, False),
+            id="the trainer outlives a sidecar",
+        ),
+    ],
+)
+def test_a_pod_works_as_long_as_its_trainer(
+    fields: dict[str, Any], want: tuple[bool, bool]
+) -> None:
+    pod = build.pod(0, **fields)
+    assert (runs(pod), dead(pod)) == want
 
 
 def test_a_deleting_pod_does_not_run_and_has_not_ended() -> None:

@@ -15,7 +15,7 @@ from rtj_operator.policy.decision import (
     EmitEvent,
     SendDirective,
 )
-from rtj_operator.policy.observation import ProfileObservation
+from rtj_operator.policy.observation import ContainerObservation, ProfileObservation
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
 
@@ -60,6 +60,29 @@ def test_then_coordinator_and_spares_go_and_logs_stay() -> None:
 def test_the_last_step_of_a_complete_job_is_the_highest() -> None:
     view = build.view(step=8, highest_step=10, outcome=SUCCEEDED)
     assert decide(build.running(view=view)).status.progress.step == 10
+
+
+SIDECAR = ContainerObservation(name="logs", state="running")
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(build.view(outcome=SUCCEEDED), id="complete"),
+        pytest.param(build.view(faults=(build.fault("exit", exit_code=93),)), id="the suspect"),
+    ],
+)
+def test_a_pod_that_only_a_sidecar_keeps_goes_with_its_trainer(view: JobView) -> None:
+    _, seen = build.after(build.running(view=view))
+    assert seen.job.status.phase in (Phase.COMPLETE, Phase.FAILED)
+    over = (build.terminated(0), SIDECAR)
+    pods = (
+        build.pod(0, containers=over, termination=finished(0)),
+        build.pod(1, containers=over, termination=finished(1)),
+        build.coordinator(),
+    )
+    decision = decide(build.running(status=seen.job.status, pods=pods))
+    assert deleted(decision) == ["worker-0-0", "worker-1-0", "coordinator-0"]
 
 
 EVERYBODY = ["worker-0-0", "worker-1-0", "worker-2-0", "coordinator-0"]
