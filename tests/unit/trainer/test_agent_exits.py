@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rtj_trainer.agent import launcher_process
 from rtj_trainer.agent.exits import ExitLog
 from rtj_trainer.agent.launcher_process import LauncherProcess
 from rtj_trainer.agent.memory import OomWatch
-from rtj_trainer.nvrx.launcher_events import RankFailed
+from rtj_trainer.nvrx.launcher_events import LauncherEvent, RankFailed
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ async def test_hang_of_an_earlier_round_blames_no_new_process(
 class Talkative(LauncherProcess):
     """A launcher whose ranks have said something before they ended."""
 
-    async def rank_tail(self, local_rank: int, limit: int) -> str:
+    async def rank_tail(self, local_rank: int) -> str:
         return "older words"
 
 
@@ -114,3 +115,38 @@ class Dying(LauncherProcess):
 
     def tail(self, limit: int) -> str:
         return "boom"
+
+
+async def test_last_words_outlive_a_launcher_that_joins_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(launcher_process, "_MODULE", "tests.unit.trainer.failing_launcher")
+    log = ExitLog(OomWatch((tmp_path / "none",)), lambda: None)
+    process = await LauncherProcess.start(1)
+    async with asyncio.TaskGroup() as reporting:
+
+        def report(event: LauncherEvent) -> None:
+            if isinstance(event, RankFailed):
+                reporting.create_task(log.failed(event, 3, process))
+
+        await process.follow(report)
+    assert [report.tail for report in log.reports] == [f"failure {n}" for n in range(3)]
+
+
+class Slow(LauncherProcess):
+    """A launcher whose first rank's words are long in coming."""
+
+    async def rank_tail(self, local_rank: int) -> str:
+        await asyncio.sleep(0.05 if local_rank == 0 else 0)
+        return f"words of {local_rank}"
+
+
+async def test_of_two_that_fail_together_the_first_told_has_the_lower_number(tmp_path: Path):
+    log = ExitLog(OomWatch((tmp_path / "none",)), lambda: None)
+    process = await Slow.start(2)
+    following = asyncio.create_task(process.follow(lambda event: None))
+    second = RankFailed(round=2, local_rank=1, rank=5, pid=12, exit_code=1)
+    await asyncio.gather(*(log.failed(e, 3, process) for e in (_failed(11, 1), second)))
+    process.kill()
+    await following
+    assert [(r.number, r.local_rank) for r in log.reports] == [(1, 1), (2, 0)]

@@ -56,17 +56,18 @@ class ExitLog:
 
     async def failed(self, event: RankFailed, run: int, launcher: LauncherProcess) -> None:
         """Report a training process that ended other than with 0."""
-        self._number += 1
-        number = self._number
         hang = event.pid in self._hung
         killed = event.exit_code == _SIGKILL and not hang
         tail = event.message
         if not tail and event.exit_code != _SIGKILL:
             # A process that SIGKILL ended has no last words: its output tells of older things.
-            tail = await launcher.rank_tail(event.local_rank, MAX_TEXT)
+            tail = await launcher.rank_tail(event.local_rank)
+        # Only now: of two that fail together one may wait longer for its words, and the coordinator
+        # takes in no number below one that it has seen.
+        self._number += 1
         self._reports.append(
             ExitReport(
-                number=number,
+                number=self._number,
                 run=run,
                 round=event.round,
                 local_rank=event.local_rank,

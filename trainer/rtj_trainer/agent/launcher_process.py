@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from rtj_api.messages import MAX_TEXT
 from rtj_trainer.agent.streams import Stream
 from rtj_trainer.nvrx.launcher_events import (
     ENV_AGENT_PID,
@@ -21,6 +22,7 @@ from rtj_trainer.nvrx.launcher_events import (
     Joining,
     LauncherEvent,
     Order,
+    RankFailed,
     Ready,
     decode_event,
     encode,
@@ -90,6 +92,8 @@ class LauncherProcess:
         self._process = process
         self._events = events
         self._streams = streams
+        # Of each rank's newest failure.
+        self._words: dict[int, asyncio.Task[str]] = {}
         self.ready = False
         # The exit code once the last event was passed on; negative: ended by that signal.
         self.ended: int | None = None
@@ -158,8 +162,13 @@ class LauncherProcess:
             except msgspec.DecodeError as error:
                 _log.warning("launcher %d: event not understood: %s", self.pid, error)
                 continue
+            if isinstance(event, RankFailed):
+                words = self._last_words(event.local_rank)
+                self._words[event.local_rank] = asyncio.create_task(words)
             if isinstance(event, Joining):
                 # No rank lives now; one that fails at once does so before it is told as started.
+                # Failures are often read in one go with it, so their last words come first.
+                await asyncio.gather(*self._words.values())
                 self._streams.forget_tails()
             if isinstance(event, Ready):
                 self.ready = True
@@ -171,10 +180,15 @@ class LauncherProcess:
         """The launcher's last lines."""
         return self._streams.own.tail(limit)
 
-    async def rank_tail(self, local_rank: int, limit: int) -> str:
-        """The last lines of a rank's standard error, those still in the pipe included."""
+    async def rank_tail(self, local_rank: int) -> str:
+        """The last lines of standard error of a rank that failed: at most MAX_TEXT characters."""
+        words = self._words.get(local_rank)
+        return "" if words is None else await words
+
+    async def _last_words(self, local_rank: int) -> str:
+        """Those still in the pipe included."""
         stream = self._streams.errors.get(local_rank)
         if stream is None:
             return ""
         await stream.settle(_TAIL_SECONDS)
-        return stream.tail(limit)
+        return stream.tail(MAX_TEXT)
