@@ -175,6 +175,8 @@ class Goodput(ApiModel):
     lost: Annotated[dict[Rung, float], Field(max_length=8)] = Field(
         default_factory=dict[Rung, float]
     )
+    # Unix seconds up to which `lost` counts: no moment is lost to two recoveries.
+    lost_until_unix: float = 0.0
     summary: Annotated[str, Field(max_length=16)] = ""
 
 

@@ -9,6 +9,8 @@ from rtj_operator.policy.plan import Plan, changed
 from rtj_operator.policy.times import unix
 
 PROGRESS_SECONDS: Final = 60.0
+# Phases in which no time passes for a job.
+AT_REST: Final = frozenset({Phase.SUSPENDED, Phase.COMPLETE, Phase.FAILED})
 
 
 def first_step(plan: Plan) -> Plan:
@@ -31,7 +33,7 @@ def observe(plan: Plan) -> Plan:
         due = unix(last) + PROGRESS_SECONDS if last is not None else plan.now
         if plan.now < due:
             return plan.wake_at(due)
-    if plan.seen.job.status.phase is not Phase.SUSPENDED:
+    if plan.seen.job.status.phase not in AT_REST:
         plan = goodput.observe(plan)
     return plan.write(progress=changed(fresh, observed_time=plan.now_text), round=round_)
 

@@ -76,9 +76,11 @@ def end_by_completion(plan: Plan) -> Plan:
 
 
 def _end(plan: Plan, recovery: Recovery, report: FaultReport | None) -> Plan:
-    seconds = plan.now - recovery.detected_unix
+    end = plan.now
     if report is not None and report.recovered_seconds is not None:
-        seconds = report.recovered_seconds
+        end = report.detected_unix + report.recovered_seconds
+    # After a climb the report counts from the fault, the recovery from the climb.
+    seconds = max(0.0, end - recovery.detected_unix)
     resumed = report.resumed_step if report is not None else -1
     lost_steps = max(0, recovery.step - resumed) if resumed >= 0 else None
     plan = _into_history(plan, recovery, seconds, lost_steps)
@@ -113,15 +115,30 @@ def end_unseen(plan: Plan, recovery: Recovery) -> Plan:
     return plan.write(recovery=None).tell("Normal", EventReason.RECOVERED, text)
 
 
+def give_up(plan: Plan) -> Plan:
+    """The plan without its recovery, since the job stops; what it took is lost all the same."""
+    recovery = plan.status.recovery
+    if recovery is None:
+        return plan
+    begin = recovery.detected_unix - recovery.detected_seconds
+    return goodput.lose(plan, recovery.rung, begin, plan.now).write(recovery=None)
+
+
 def remember(
     plan: Plan, verdict: Verdict, rung: Rung, seconds: float = 0.0, lost_steps: int | None = 0
 ) -> Plan:
     """The plan with a fault in history that is over, or that training did not feel (a spare's)."""
-    return _into_history(plan, reserve(plan, verdict, rung), seconds, lost_steps)
+    entry = reserve(plan, verdict, rung)
+    return _into_history(plan, entry, seconds, lost_steps, felt=not verdict.spare)
 
 
 def _into_history(
-    plan: Plan, recovery: Recovery, recovered_seconds: float | None, lost_steps: int | None
+    plan: Plan,
+    recovery: Recovery,
+    recovered_seconds: float | None,
+    lost_steps: int | None,
+    *,
+    felt: bool = True,
 ) -> Plan:
     entry = HistoryEntry(
         number=recovery.number,
@@ -137,8 +154,10 @@ def _into_history(
         lost_steps=lost_steps,
     )
     history = (*plan.status.history, entry)[-HISTORY_MAX:]
-    passed = plan.now - recovery.detected_unix if recovered_seconds is None else recovered_seconds
-    plan = goodput.lose(plan, recovery.rung, passed + recovery.detected_seconds)
+    if felt:
+        detected = recovery.detected_unix
+        end = plan.now if recovered_seconds is None else detected + recovered_seconds
+        plan = goodput.lose(plan, recovery.rung, detected - recovery.detected_seconds, end)
     plan = plan.count(recovery.rung.value, recovery.fault_class.value)
     return plan.write(history=history)
 

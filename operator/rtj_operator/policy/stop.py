@@ -12,7 +12,7 @@ from rtj_operator.policy.decision import Action, DeleteJob, DeletePod
 from rtj_operator.policy.observation import PodObservation
 from rtj_operator.policy.pending import Signal, clock, judging, lasted, stopped
 from rtj_operator.policy.plan import Plan, ended, runs
-from rtj_operator.policy.recovery import renewed
+from rtj_operator.policy.recovery import give_up, renewed
 from rtj_operator.policy.times import unix
 from rtj_operator.render.pods import DEFAULT_GRACE_SECONDS
 
@@ -68,7 +68,7 @@ def leave(plan: Plan) -> Plan:
         return with_condition(plan, ConditionType.SUSPENDED, "False", Reason.SUSPENDING, text)
     how = _how_ranks_left(plan)
     # The job may be resumed in this very pass, which must not be taken for one that stops.
-    plan = stopped(plan, Signal.SUSPENDING, "job").write(recovery=None)
+    plan = give_up(stopped(plan, Signal.SUSPENDING, "job"))
     if plan.past_active_deadline:
         limit = plan.spec.active_deadline_seconds
         text = f"The job ran longer than spec.activeDeadlineSeconds ({limit} s). {how}."

@@ -66,6 +66,13 @@ def check_budgets(world: World) -> None:
         assert len(inside) <= settings_.limit, f"{rung} beyond its budget"
 
 
+def check_goodput(world: World) -> None:
+    """No more time is lost than has passed."""
+    goodput, first = world.status.goodput, world.status.first_step_time
+    if goodput is not None and first is not None:
+        assert sum(goodput.lost.values()) <= world.now - unix(first) + 0.01
+
+
 def run(world: World, events: list[tuple[Fault, int, float, int]]) -> None:
     for _ in range(12):
         world.reconcile()
@@ -94,6 +101,7 @@ def settle(world: World) -> None:
         world.advance(2.0)
         decision = world.reconcile()
         check_budgets(world)
+        check_goodput(world)
         highest = world.coordinator.highest if world.coordinator else -1
         if world.status.phase is Phase.FAILED:
             return
