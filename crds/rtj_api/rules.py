@@ -175,6 +175,14 @@ OWNED_RULES: Final = (
         field_path=".restartPolicy",
         message="write Never or remove it: the operator restarts workers, not the kubelet",
     ),
+    CelRule(
+        at=POD,
+        rule=(
+            "!has(self.terminationGracePeriodSeconds) || self.terminationGracePeriodSeconds >= 1"
+        ),
+        field_path=".terminationGracePeriodSeconds",
+        message="write at least 1 or remove it: ranks save and leave in that time",
+    ),
     *(
         CelRule(
             at=f"{TEMPLATE}.metadata",

@@ -112,6 +112,15 @@ CREATION_CASES = [
     ),
     *(
         pytest.param(
+            pod(terminationGracePeriodSeconds=1),
+            pod(terminationGracePeriodSeconds=seconds),
+            "spec.template.spec.terminationGracePeriodSeconds: Forbidden: write at least 1",
+            id=f"ranks cannot save and leave in {seconds} s",
+        )
+        for seconds in (0, -5)
+    ),
+    *(
+        pytest.param(
             {f"spec__template__metadata__{kind}": {"resilience.trainings/a": "b"}},
             {f"spec__template__metadata__{kind}": {"resilience.training/a": "b"}},
             f"spec.template.metadata.{kind}: Forbidden: remove the keys that begin with",
