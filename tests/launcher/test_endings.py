@@ -48,8 +48,14 @@ async def test_exit_code_0_of_a_script_that_beats_is_no_success():
     async with running_job(shell, nodes=1, processes_per_node=2) as job:
         view = await job.operator.until(lambda view: bool(view.faults), _WAIT_SECONDS)
         assert view.outcome.state == "none"
-        assert (view.faults[0].kind, view.faults[0].exit_code) == ("launcher", 0)
+        assert view.faults[0].kind == "control", "NVRx ended the run: only another one goes on"
         assert "rtj_trainer.done()" in view.faults[0].message
+        await job.direct(run=2)
+        view = await job.operator.until(lambda view: len(view.faults) > 1, _WAIT_SECONDS)
+        assert [(fault.run, fault.kind) for fault in view.faults] == [
+            (1, "control"),
+            (2, "control"),
+        ]
 
 
 async def test_save_and_leave_and_take_up_again():

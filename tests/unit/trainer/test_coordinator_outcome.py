@@ -1,5 +1,6 @@
 """How a run ends: only what is certain, and nobody is sent away before the operator knows it."""
 
+import pytest
 from msgspec.structs import replace
 
 from rtj_trainer.coordinator.directives import directive_for
@@ -52,14 +53,47 @@ def test_after_success_nothing_is_a_fault_and_all_stay_until_told() -> None:
     assert states(world) == {0: "exit", 1: "exit", 2: "exit"}
 
 
-def test_launchers_that_end_with_0_without_done_marks_are_faults_that_say_what_to_do() -> None:
+def test_ranks_that_end_with_0_without_done_marks_are_one_fault_that_says_what_to_do() -> None:
     world = training_world()
     world.store.finished = True
     for slot in (0, 1):
+        world.run(1.0)
+        assert world.view.faults == ()
         world.end_launcher(world.agents[f"pod-{slot}"], 0)
     world.run(1.0)
+    world.kill_control(exit_code=0)
+    world.run(1.0)
     assert world.view.outcome.state == "none"
-    assert "rtj_trainer.done()" in world.view.faults[0].message
+    (fault,) = world.view.faults
+    # Its cure is a new run: this one is over for NVRx, no pod is to blame.
+    assert (fault.kind, fault.slot) == ("control", -1)
+    assert "rtj_trainer.done()" in fault.message
+    assert world.store.launches == {0: 1, 1: 1}
+
+
+def test_a_launcher_that_ends_with_0_before_the_others_is_told_what_to_do() -> None:
+    world = training_world()
+    world.end_launcher(world.agents["pod-0"], 0)
+    world.run(1.0)
+    (fault,) = world.view.faults
+    assert fault.kind == "launcher"
+    assert "rtj_trainer.done()" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        pytest.param(-9, "ended with -9", id="killed"),
+        pytest.param(0, "closed the rendezvous for good", id="NVRx ended it"),
+        pytest.param(None, "ended with its container", id="nobody saw how"),
+    ],
+)
+def test_the_end_of_nvrx_control_is_told_in_words(code: int | None, text: str) -> None:
+    world = training_world()
+    world.kill_control(code)
+    world.settle()
+    (fault,) = world.view.faults
+    assert text in fault.message
 
 
 def test_saved_when_every_rank_saved_after_stop() -> None:

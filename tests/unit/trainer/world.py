@@ -114,8 +114,8 @@ class World:
         if self._run:
             self.core.tell_control(ControlStatus(run=self._run, state="running"), self.now)
 
-    def kill_control(self) -> None:
-        status = ControlStatus(run=self._run, state="exited", exit_code=-9)
+    def kill_control(self, exit_code: int | None = -9) -> None:
+        status = ControlStatus(run=self._run, state="exited", exit_code=exit_code)
         self.core.tell_control(status, self.now)
 
     def restart_coordinator(self) -> None:

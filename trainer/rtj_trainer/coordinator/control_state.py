@@ -77,11 +77,24 @@ class ControlState:
         if self._dead:
             return
         if status.run == self._run and status.state == "exited":
-            self._dead = f"nvrx-control of run {self._run} ended with {status.exit_code}"
+            self._dead = _end(status)
         elif not self._linked and now - self._link_changed_at > _LINK_SECONDS and self._ran():
             self._dead = f"the control container was out of reach for {_LINK_SECONDS:.0f} s"
         elif self.running and now - self._heard_at > _STORE_SECONDS:
             self._dead = f"the rendezvous store did not answer for {_STORE_SECONDS:.0f} s"
 
+    def end(self, reason: str) -> None:
+        """NVRx ended the run by itself, nvrx-control follows."""
+        self._dead = self._dead or reason
+
     def _ran(self) -> bool:
         return self._status.run == self._run
+
+
+def _end(status: ControlStatus) -> str:
+    name = f"nvrx-control of run {status.run}"
+    if status.exit_code is None:
+        return f"{name} ended with its container, which was restarted"
+    if status.exit_code == 0:
+        return f"{name} ended with 0: NVRx closed the rendezvous for good"
+    return f"{name} ended with {status.exit_code}"

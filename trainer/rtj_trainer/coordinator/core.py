@@ -17,7 +17,7 @@ from rtj_trainer.coordinator.audit import StoreAction
 from rtj_trainer.coordinator.control_state import ControlState
 from rtj_trainer.coordinator.control_wire import ControlRequest, ControlStatus
 from rtj_trainer.coordinator.faults import Ledger
-from rtj_trainer.coordinator.gang import Gang
+from rtj_trainer.coordinator.gang import CALL_DONE, Gang
 from rtj_trainer.coordinator.intent import Intent
 from rtj_trainer.coordinator.memory import Memory
 from rtj_trainer.coordinator.progress import Place, Progress
@@ -226,6 +226,12 @@ class Core:
         )
 
     def _note_faults(self, directive: JobDirective, places: Sequence[Place], now: float) -> None:
+        if self.gang.over(self.table):
+            # In the midst of it: the outcome would be known if the ranks had said that they are
+            # done. Only a new run goes on from here.
+            self.control.end(
+                f"every rank ended with 0, but not every one said that it is done: {CALL_DONE}"
+            )
         if self.control.dead:
             self._signs.control_lost(self.control.dead, now)
         for restart in self.restarts.ended(now):

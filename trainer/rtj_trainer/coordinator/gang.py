@@ -4,7 +4,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from rtj_api.messages import JobDirective
 from rtj_trainer.coordinator.audit import StoreAction, TakeLaunch, audit
@@ -12,6 +12,8 @@ from rtj_trainer.coordinator.progress import Progress
 from rtj_trainer.coordinator.seats import PENDING, Seat, Seats, assign
 from rtj_trainer.coordinator.table import Worker, WorkerTable
 from rtj_trainer.nvrx.rendezvous import Rounds
+
+CALL_DONE: Final = "the script must call rtj_trainer.done() when it has reached the end of training"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,19 @@ class Gang:
         ended = worker.launcher.state in ("exited", "killed")
         if not ended or not worker.launched(self.run, seat.position, seat.launch):
             return False
+        if self.rounds.finished and worker.launcher.exit_code == 0:
+            return False
         return self.read_at is not None and self.read_at > worker.launcher_at
+
+    def over(self, table: WorkerTable) -> bool:
+        """Whether every launcher saw its ranks exit with 0 and left: NVRx has ended this run."""
+        workers = [(seat, table.get(seat.uid)) for seat in self.seats]
+        return self.rounds.finished and all(
+            worker is not None
+            and worker.launched(self.run, seat.position, seat.launch)
+            and (worker.launcher.state, worker.launcher.exit_code) == ("exited", 0)
+            for seat, worker in workers
+        )
 
     def relaunch_finished(self, table: WorkerTable, progress: Progress) -> None:
         """Give those a new launch that have finished while others start anew.
@@ -224,8 +238,8 @@ def _launcher_end(worker: Worker) -> str:
     state = worker.launcher
     if state.state == "exited" and state.exit_code == 0:
         return (
-            f"ft_launcher of {worker.name} ended with 0, but not every rank said that it is done: "
-            "the script must call rtj_trainer.done() when it has reached the end of training"
+            f"ft_launcher of {worker.name} ended with 0, "
+            f"but not every rank said that it is done: {CALL_DONE}"
         )
     if state.out_of_memory:
         return (
