@@ -36,6 +36,7 @@ class Reason(StrEnum):
 
     # course of the job
     TRAINING = "Training"  # new steps arrive
+    COORDINATOR_UNHEARD = "CoordinatorUnheard"  # no view arrives: steps are not seen any more
     WAITING_FOR_FIRST_STEP = "WaitingForFirstStep"  # pods run, no step yet
     WAITING_FOR_PODS = "WaitingForPods"  # pods are being scheduled or started
     RECOVERING = "Recovering"  # see status.recovery

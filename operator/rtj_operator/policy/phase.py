@@ -3,6 +3,8 @@
 The phase follows from the conditions, never the other way round.
 """
 
+from typing import Final
+
 from rtj_api.reasons import ConditionType, EventReason, Phase, Reason
 from rtj_api.status import Condition
 from rtj_operator.policy import outage
@@ -10,6 +12,11 @@ from rtj_operator.policy.available import hindrance, steady
 from rtj_operator.policy.conditions import with_condition
 from rtj_operator.policy.pending import Signal, judging, noted
 from rtj_operator.policy.plan import Plan, changed, runs
+
+UNHEARD: Final = (
+    "The operator does not hear the coordinator, so whether new steps arrive is not known: look at "
+    "the coordinator's pod and its node."
+)
 
 
 def running(plan: Plan) -> Plan:
@@ -25,14 +32,25 @@ def running(plan: Plan) -> Plan:
         text = recovery.reason if recovery else "A worker is silent; its node is being judged."
         return with_condition(plan, ConditionType.RUNNING, "False", Reason.RECOVERING, text)
     if plan.steps or plan.holds(ConditionType.RUNNING):
-        text = "New steps arrive."
-        return with_condition(plan, ConditionType.RUNNING, "True", Reason.TRAINING, text)
+        return _trains(plan)
     if plan.holds(ConditionType.NODES_AVAILABLE):
         unheard = "" if plan.live_view else " The coordinator is not reached yet."
         reason, text = Reason.WAITING_FOR_FIRST_STEP, f"All workers run; no step yet.{unheard}"
     else:
         reason, text = Reason.WAITING_FOR_PODS, "Workers are being scheduled or started."
     return with_condition(plan, ConditionType.RUNNING, "False", reason, text)
+
+
+def _trains(plan: Plan) -> Plan:
+    """Running stays True without a view, which is no proof that training stands; it says so."""
+    reason, text = Reason.TRAINING, "New steps arrive."
+    if plan.live_view is None:
+        left = plan.spec.resilience.heartbeat.timeout_seconds - plan.seen.view_lost_seconds
+        if left > 0:
+            plan = plan.wake_at(plan.now + left)
+        else:
+            reason, text = Reason.COORDINATOR_UNHEARD, UNHEARD
+    return with_condition(plan, ConditionType.RUNNING, "True", reason, text)
 
 
 def recovering(plan: Plan) -> bool:

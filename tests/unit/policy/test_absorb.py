@@ -119,7 +119,7 @@ def test_a_node_that_only_the_cluster_calls_unready_is_left_alone() -> None:
 def test_without_a_view_an_unready_node_is_given_up_after_a_while() -> None:
     nodes = build.nodes("n0", "n2", "c") | {"n1": build.node("n1", ready="Unknown")}
     blind: dict[str, Any] = {"nodes": nodes, "view": None, "view_connected": False}
-    first, seen = build.after(build.running(**blind))
+    first, seen = build.after(build.running(**blind, view_lost_seconds=6.0))
     assert first.status.recovery is None
     assert first.wake_after_seconds == 10.0
     later = build.running(status=seen.job.status, now=NOW + 10, **blind)

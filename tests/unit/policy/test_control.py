@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from rtj_api.reasons import Reason
 from rtj_api.status import CoordinatorStatus
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.decision import CreatePod, DeletePod, EnsureChildren
+from rtj_operator.policy.plan import changed
 from tests.unit.policy import build
 
 
@@ -51,7 +53,10 @@ def test_its_predecessor_goes() -> None:
             {"view_connected": False, "view_lost_seconds": 30.0}, 1, None, id="no view for long"
         ),
         pytest.param(
-            {"view": None, "view_connected": False}, 0, 10.0, id="no view yet: a while first"
+            {"view": None, "view_connected": False, "view_lost_seconds": 6.0},
+            0,
+            10.0,
+            id="no view yet: a while first",
         ),
     ],
 )
@@ -68,7 +73,13 @@ def test_a_coordinator_on_an_unready_node(
 def test_no_view_alone_replaces_nothing() -> None:
     seen = seen_with((build.coordinator(),), view=None, view_connected=False, view_lost_seconds=900)
     decision = decide(seen)
-    assert decision.status == seen.job.status
+    want = changed(
+        seen.job.status,
+        conditions=decision.status.conditions,
+        reason=Reason.COORDINATOR_UNHEARD,
+        message=decision.status.message,
+    )
+    assert decision.status == want
 
 
 def test_a_coordinator_never_seen_is_made_again_under_its_name() -> None:

@@ -1,5 +1,6 @@
 """What people see of a job."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,32 @@ def test_from_nothing_to_running() -> None:
 def test_running_stays_while_no_view_arrives() -> None:
     seen = build.running(view=None, view_connected=False)
     assert decide(seen).status == seen.job.status
+
+
+@pytest.mark.parametrize(
+    ("fields", "want", "wake"),
+    [
+        pytest.param({"view_lost_seconds": 4.0}, Reason.TRAINING, 1.0, id="not for long"),
+        pytest.param({"view_lost_seconds": 5.0}, Reason.COORDINATOR_UNHEARD, None, id="no more"),
+        pytest.param(
+            {"view_lost_seconds": 50.0, "view": None},
+            Reason.COORDINATOR_UNHEARD,
+            None,
+            id="never by this operator",
+        ),
+    ],
+)
+def test_running_does_not_claim_steps_that_nobody_sees(
+    fields: dict[str, Any], want: Reason, wake: float | None
+) -> None:
+    seen = build.running(view_connected=False, **fields)
+    decision, later = build.after(seen, now=NOW + 60)
+    assert (decision.status.phase, decision.status.reason) == (Phase.RUNNING, want)
+    assert condition(decision, ConditionType.RUNNING) == ("True", want)
+    assert decision.wake_after_seconds == wake
+    assert decide(later).status == decision.status, "it is written once"
+    heard = decide(replace(later, view=build.view(), view_connected=True, view_lost_seconds=0.0))
+    assert heard.status.reason == Reason.TRAINING
 
 
 def test_a_recovery_waiting_for_a_node_shows_the_scheduler_s_words() -> None:
