@@ -93,6 +93,14 @@ async def test_script_that_fails_at_once_is_told_with_its_error():
         assert _last_words(worker).outcome == "stopped"
 
 
+async def test_a_program_that_is_not_there_is_named():
+    async with running_job(("/no/such/binary",), nodes=1, processes_per_node=1) as job:
+        view = await job.operator.until(lambda view: len(view.faults) > 1, _WAIT_SECONDS)
+        for fault in view.faults[:2]:
+            assert (fault.kind, fault.exit_code) == ("exit", 127), "no pod is to blame"
+            assert "/no/such/binary: No such file" in fault.message
+
+
 async def test_do_not_restart_is_passed_through():
     code = "import os; os._exit(93)"
     async with running_job(

@@ -1,9 +1,11 @@
 """The replacement for NVRx's fixed wait at a stop, and the guards of the patches."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +63,26 @@ def test_other_version_or_source_is_left_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(patches.metadata, "version", lambda _: "0.8.0")
     with pytest.raises(patches.Unpatched, match=r"0\.8\.0 is not"):
         patches._expect(test_no_group_left_means_no_wait, "before = ", 1)
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "text"),
+    [
+        pytest.param("/no/such/binary", 127, "No such file or directory", id="not there"),
+        pytest.param("no-such-binary", 127, "No such file or directory", id="not in PATH"),
+        pytest.param("{folder}/data", 126, "Permission denied", id="not executable"),
+        pytest.param("{folder}/junk", 126, "Exec format error", id="no program"),
+    ],
+)
+def test_a_program_that_cannot_be_executed_is_named_by_a_process_that_exits(
+    tmp_path: Path, program: str, code: int, text: str
+):
+    (tmp_path / "data").write_bytes(b"")
+    (tmp_path / "junk").write_bytes(b"\x7fjunk")
+    (tmp_path / "junk").chmod(0o755)
+    program = program.format(folder=tmp_path)
+    with (tmp_path / "error").open("wb") as error:
+        child = patches.start_cold((program, "--x"), {**os.environ}, 1, error.fileno())
+    assert child.wait(timeout=10) == code
+    said = (tmp_path / "error").read_text()
+    assert said.startswith(f"cannot start {program}: {text}; correct command or args of container")

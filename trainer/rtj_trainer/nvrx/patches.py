@@ -6,11 +6,13 @@ first checks that it meets the version and the source it was written for, and le
 otherwise: slower is better than wrong.
 """
 
+import errno
 import inspect
 import logging
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from importlib import metadata
@@ -26,6 +28,12 @@ SUPPORTED: Final = "0.7."
 _STOP_GRACE_SECONDS: Final = 1.0
 _POLL_SECONDS: Final = 0.05
 _JOIN_POLL_SECONDS: Final = 0.1
+
+# Why a program cannot be executed, and what a shell would exit with then.
+_NO_PROGRAM: Final = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR})
+_EXIT_NOT_EXECUTABLE: Final = 126
+_EXIT_NOT_FOUND: Final = 127
+_SAY_AND_EXIT: Final = "import sys; print(sys.argv[1], file=sys.stderr); sys.exit(int(sys.argv[2]))"
 
 RankStdio = dict[int, tuple[int, int]]
 
@@ -145,14 +153,40 @@ def bind_workers(stdio: RankStdio, forge: Forge | None = None) -> None:
                 return forge.spawn(args, env, output, error)
             except NotWarm as reason:
                 log.info("local rank %d starts cold: %s", self.local_rank_id, reason)
-        # PDEATHSIG survives exec, but only a call between fork and exec can set it in time.
-        return subprocess.Popen(
-            args=args,
-            env=env,
-            stdout=output,
-            stderr=error,
-            start_new_session=True,
-            preexec_fn=prctl.die_with_parent,
-        )
+        return start_cold(args, env, output, error)
 
     handler._popen = start  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def start_cold(
+    args: tuple[str, ...], env: dict[str, str], output: int, error: int
+) -> subprocess.Popen[bytes]:
+    """Start a rank by exec. Of a program that is not there or no program, one that says so.
+
+    The elastic agent would end of it, without the program's name, and look like a broken pod.
+    """
+    try:
+        return _popen(args, env, output, error)
+    except OSError as reason:
+        if reason.errno not in _NO_PROGRAM:
+            raise
+        text = (
+            f"cannot start {args[0]}: {os.strerror(reason.errno)}; correct command or args of "
+            "container trainer in spec.template, or its image"
+        )
+        code = _EXIT_NOT_FOUND if reason.errno == errno.ENOENT else _EXIT_NOT_EXECUTABLE
+        return _popen((sys.executable, "-ISc", _SAY_AND_EXIT, text, str(code)), env, output, error)
+
+
+def _popen(
+    args: tuple[str, ...], env: dict[str, str], output: int, error: int
+) -> subprocess.Popen[bytes]:
+    # PDEATHSIG survives exec, but only a call between fork and exec can set it in time.
+    return subprocess.Popen(
+        args=args,
+        env=env,
+        stdout=output,
+        stderr=error,
+        start_new_session=True,
+        preexec_fn=prctl.die_with_parent,
+    )
