@@ -15,12 +15,19 @@ def begin(plan: Plan) -> Plan:
         return _hold(plan)
     plan = zone.resolve(plan)
     if not zone.resolved(plan):
-        return plan
+        return _wait(plan)
     return _resume(plan) if plan.started else _start(plan)
 
 
 def _hold(plan: Plan) -> Plan:
     text = "spec.suspend is true; set it to false to go on."
+    return with_condition(plan, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, text)
+
+
+def _wait(plan: Plan) -> Plan:
+    if not plan.holds(ConditionType.SUSPENDED):
+        return plan
+    text = "spec.suspend is false; the job goes on when ZoneResolved is True."
     return with_condition(plan, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, text)
 
 

@@ -132,7 +132,8 @@ def _phase(plan: Plan) -> tuple[Phase, Condition | None]:
         (ConditionType.SUSPENDED, Phase.SUSPENDED),
     ):
         if plan.holds(type_):
-            return phase, get(type_)
+            waits = phase is Phase.SUSPENDED and not plan.spec.suspend
+            return phase, get(ConditionType.ZONE_RESOLVED if waits else type_)
     if plan.stopping:
         return Phase.SUSPENDING, get(ConditionType.RUNNING)
     zone, available = get(ConditionType.ZONE_RESOLVED), get(ConditionType.NODES_AVAILABLE)

@@ -66,16 +66,22 @@ def leave(plan: Plan) -> Plan:
     if not over and not _nothing_to_save(plan):
         text = "Ranks are saving and leaving."
         return with_condition(plan, ConditionType.SUSPENDED, "False", Reason.SUSPENDING, text)
-    how = _how_ranks_left(plan)
+    how, in_time = _how_ranks_left(plan), _suspended_in_time(plan)
     # The job may be resumed in this very pass, which must not be taken for one that stops.
     plan = give_up(stopped(plan, Signal.SUSPENDING, "job"))
-    if plan.past_active_deadline:
+    if plan.past_active_deadline and not in_time:
         limit = plan.spec.active_deadline_seconds
         text = f"The job ran longer than spec.activeDeadlineSeconds ({limit} s). {how}."
         return fail(plan, Reason.ACTIVE_DEADLINE_EXCEEDED, text)
     text = "spec.suspend is true; set it to false to go on."
     plan = with_condition(plan, ConditionType.SUSPENDED, "True", Reason.SUSPENDED, text)
     return plan.tell("Normal", EventReason.SUSPENDED, f"{how}; pods are deleted")
+
+
+def _suspended_in_time(plan: Plan) -> bool:
+    """Whether the user asked for the suspension before the active deadline: saving takes time."""
+    end, since = plan.active_deadline, clock(plan, Signal.SUSPENDING, "job")
+    return plan.spec.suspend and since is not None and (end is None or since < end)
 
 
 def _nothing_to_save(plan: Plan) -> bool:

@@ -1,5 +1,7 @@
 """Start, suspension before a start, resume."""
 
+import pytest
+
 from rtj_api.messages import Outcome
 from rtj_api.reasons import ConditionType, EventReason, Phase, Reason
 from rtj_api.status import ResilientTrainingJobStatus
@@ -86,6 +88,21 @@ def test_a_deadline_put_off_while_ranks_leave_is_a_suspension_taken_back() -> No
     status = asked.job.status
     decision = decide(build.running(longer, status, now=build.NOW + 101, view=left))
     assert (decision.status.phase, decision.status.run) == (Phase.PENDING, 2)
+
+
+@pytest.mark.parametrize("ran", [False, True])
+def test_a_resume_that_waits_for_its_claim_says_so(ran: bool) -> None:
+    claim = {"storage": {"checkpoints": {"claimName": "data"}}}
+    never_ran = decide(build.observation(build.spec(suspend=True))).status
+    status = suspended() if ran else never_ran
+    decision = decide(build.observation(build.spec(**claim), status))
+    assert (decision.status.phase, decision.status.reason) == (
+        Phase.SUSPENDED,
+        Reason.CLAIM_MISSING,
+    )
+    condition = next(c for c in decision.status.conditions if c.type == ConditionType.SUSPENDED)
+    assert "spec.suspend is false" in condition.message
+    assert made(decision) == []
 
 
 def test_a_size_edited_while_running_waits_for_the_next_resume() -> None:

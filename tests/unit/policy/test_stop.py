@@ -260,6 +260,23 @@ def test_the_active_deadline_saves_then_fails() -> None:
     assert "spec.activeDeadlineSeconds" in end.status.message
 
 
+@pytest.mark.parametrize(
+    ("asked", "want"),
+    [
+        pytest.param(NOW + 99, Phase.SUSPENDED, id="before the deadline"),
+        pytest.param(NOW + 100, Phase.FAILED, id="after it"),
+    ],
+)
+def test_a_suspension_asked_for_in_time_is_none_that_the_deadline_ends(
+    asked: float, want: Phase
+) -> None:
+    both = build.spec(suspend=True, activeDeadlineSeconds=100)
+    _, seen = build.after(build.running(both, now=asked))
+    view = build.view(outcome=Outcome(state="saved"))
+    end = decide(build.running(both, seen.job.status, now=NOW + 110, view=view))
+    assert end.status.phase is want
+
+
 def test_the_start_deadline_fails_with_what_was_missing() -> None:
     _, seen = build.after(build.observation())
     stuck = (build.pod(0), build.pod(1, phase="Pending", unschedulable="0/3 nodes fit"))
