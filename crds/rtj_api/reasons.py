@@ -85,7 +85,7 @@ class EventReason(StrEnum):
     POD_REPLACED = "PodReplaced"  # a slot gets a new pod
     NODE_EXCLUDED = "NodeExcluded"  # this job uses the node no more
     NODE_TAINTED = "NodeTainted"  # the cluster calls the excluded node not ready too
-    NODE_RELEASED = "NodeReleased"  # a tainted node was ready again for a stable period
+    NODE_RELEASED = "NodeReleased"  # an excluded node is well again, or was not at fault
     GANG_RESTARTED = "GangRestarted"  # a new run starts in place
     COORDINATOR_REPLACED = "CoordinatorReplaced"  # the coordinator pod was lost
     SUSPENDED = "Suspended"  # all ranks left, pods are deleted

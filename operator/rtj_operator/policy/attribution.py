@@ -1,14 +1,15 @@
 """Whose fault it was. No single suspect: no blame.
 
 A soft fault (a process that died or hung) is a strike against its node only when training had
-moved on since the fault before: one that returns at the same step follows the program, not the
-machine.
+moved on since the fault before: for one that returns at the same step see `repeats`.
 """
 
 from typing import Final
 
 from rtj_api.ladder import FaultClass
+from rtj_api.reasons import EventReason
 from rtj_api.status import Recovery
+from rtj_operator.policy import nodes, outage
 from rtj_operator.policy.budgets import within
 from rtj_operator.policy.faults import Verdict
 from rtj_operator.policy.plan import Plan, changed
@@ -16,6 +17,8 @@ from rtj_operator.policy.plan import Plan, changed
 SOFT: Final = frozenset(
     {FaultClass.APPLICATION, FaultClass.PROCESS_DIED, FaultClass.HANG, FaultClass.OUT_OF_MEMORY}
 )
+# Classes that a program or a node may be behind: compared when a fault returns.
+COMPARED: Final = SOFT | {FaultClass.POD_DIED}
 # Classes that never count against a budget, the progress limit or a node.
 BLAMELESS: Final = frozenset({FaultClass.DISPLACED})
 
@@ -51,14 +54,24 @@ def strike(plan: Plan, verdict: Verdict) -> tuple[Plan, bool]:
 
 
 def withdraw(plan: Plan, recovery: Recovery, verdict: Verdict) -> Plan:
-    """The plan without blame, when a second worker fails softly in the round of the first."""
+    """The plan without blame, when a second worker fails by itself in the break of the first."""
     if verdict.slot is None or verdict.slot == recovery.slot or recovery.node is None:
         return plan
-    if recovery.fault_class not in SOFT or verdict.fault_class not in SOFT:
+    if not {recovery.fault_class, verdict.fault_class} <= COMPARED:
         return plan
     name = recovery.node.name
     strikes = plan.status.nodes.strikes
     rest = {node: t for node, t in strikes.items() if node != name}
-    fewer = strikes.get(name, ())[:-1]
-    nodes = changed(plan.status.nodes, strikes={**rest, name: fewer} if fewer else rest)
-    return plan.write(nodes=nodes, recovery=changed(recovery, node=None))
+    fewer = tuple(t for t in strikes.get(name, ()) if t < recovery.detected_time)
+    after = changed(plan.status.nodes, strikes={**rest, name: fewer} if fewer else rest)
+    return plan.write(nodes=after, recovery=changed(recovery, node=None))
+
+
+def exclude(plan: Plan, node: str, reason: str) -> Plan:
+    """The plan with a node given up, unless so many look bad that it is not the nodes' fault."""
+    if not node:
+        return plan
+    if outage.breaker_open(plan, node):
+        text = f"Node {node} is not excluded: too many nodes look bad at once"
+        return plan.tell("Warning", EventReason.FAULT_DETECTED, text)
+    return nodes.exclude(plan, node, reason)

@@ -25,6 +25,7 @@ from rtj_operator.policy import (
     phase,
     progress,
     recovery,
+    repeats,
     stop,
     workers,
 )
@@ -47,6 +48,7 @@ RULES: Final[tuple[Rule, ...]] = (
     absorb.reports,
     absorb.lost_pods,
     recovery.end_recovered,
+    repeats.exclude_proven,
     nodes.confirm,
     nodes.release,
     stop.await_gang,

@@ -11,11 +11,12 @@ from typing import Final
 from rtj_api.ladder import FaultClass, Rung
 from rtj_api.reasons import EventReason, Reason
 from rtj_api.status import LastFault, Recovery
-from rtj_operator.policy import attribution, budgets, nodes, outage, recovery, workers
+from rtj_operator.policy import attribution, budgets, nodes, recovery, repeats, workers
 from rtj_operator.policy.conditions import fail
 from rtj_operator.policy.faults import ENTRY, Verdict
 from rtj_operator.policy.pending import Signal, noted
 from rtj_operator.policy.plan import Plan, changed
+from rtj_operator.policy.repeats import Whom
 from rtj_operator.policy.times import rfc3339, unix
 
 # Rungs that NVRx takes by itself before the operator hears of the fault.
@@ -56,7 +57,7 @@ def record(plan: Plan, verdict: Verdict, seconds: float, lost_steps: int | None)
     """Count a fault that is over without acting on it; a node that it accuses stays accused."""
     plan = budgets.count(_tell(plan, verdict, verdict.rung), verdict.rung)
     plan = recovery.remember(plan, verdict, verdict.rung, seconds, lost_steps)
-    return _exclude(plan, verdict) if _accuses(verdict) else plan
+    return attribution.exclude(plan, verdict.node, verdict.reason) if _accuses(verdict) else plan
 
 
 def climb_overdue(plan: Plan) -> Plan:
@@ -150,10 +151,11 @@ def _share(plan: Plan, verdict: Verdict, current: Recovery | None) -> Plan:
 def _carry_out(plan: Plan, verdict: Verdict, rung: Rung) -> Plan:
     # Only the verdict accuses a node; a spent budget that lifts it there says nothing of one.
     if _accuses(verdict):
-        plan = _exclude(plan, verdict)
+        plan = attribution.exclude(plan, verdict.node, verdict.reason)
     if verdict.slot is not None and (verdict.lost or rung in (Rung.POD, Rung.NODE)):
         plan = workers.replace(plan, verdict.slot, verdict.reason)
-    if rung is Rung.IN_JOB and verdict.stalled:
+    # An exception alone makes NVRx restart in process.
+    if rung is Rung.IN_JOB and (verdict.stalled or verdict.rung is Rung.IN_PROCESS):
         plan = plan.write(restart_requests=plan.status.restart_requests + 1)
     return _new_run(plan, verdict) if rung is Rung.GANG else plan
 
@@ -172,15 +174,6 @@ def _new_run(plan: Plan, verdict: Verdict) -> Plan:
 def _accuses(verdict: Verdict) -> bool:
     """Whether a verdict holds its worker's node to be at fault."""
     return verdict.rung is Rung.NODE and verdict.fault_class not in attribution.BLAMELESS
-
-
-def _exclude(plan: Plan, verdict: Verdict) -> Plan:
-    if not verdict.node:
-        return plan
-    if outage.breaker_open(plan, verdict.node):
-        text = f"Node {verdict.node} is not excluded: too many nodes look bad at once"
-        return plan.tell("Warning", EventReason.FAULT_DETECTED, text)
-    return nodes.exclude(plan, verdict.node, verdict.reason)
 
 
 def _merged(old: Recovery | None, new: Recovery) -> Recovery:
@@ -230,7 +223,26 @@ def _again(plan: Plan, current: Recovery, verdict: Verdict) -> Plan:
     if _no_progress(plan):
         plan = plan.write(recovery=recovery.reserve(plan, verdict, Rung.FAILED))
         return _fail_no_progress(_tell(plan, verdict, Rung.FAILED), verdict.reason)
-    return _begin(plan, verdict, verdict.rung)
+    whom = repeats.whom(plan, current, verdict)
+    rung = _following(plan, current, verdict, whom)
+    if whom is Whom.NODE and rung is Rung.NODE:
+        verdict = replace(verdict, rung=rung)
+    plan = _act(plan, verdict, rung)
+    return repeats.blame_nobody(plan, current) if whom is Whom.NOBODY else plan
+
+
+def _following(plan: Plan, current: Recovery, verdict: Verdict, whom: Whom) -> Rung:
+    """The rung for a fault that came before any new step: one higher, unless it is another's.
+
+    Gang is taken again and again, up to the limit of restarts without progress. A node is given up
+    only for another one, so that a program that is broken ends in its error, not in waiting.
+    """
+    if whom is Whom.OTHER:
+        return verdict.rung
+    rung = above(current.rung, verdict.slot if whom is Whom.NODE else None)
+    if rung is Rung.FAILED or (rung is Rung.NODE and not nodes.elsewhere(plan)):
+        rung = Rung.GANG
+    return higher(verdict.rung, rung)
 
 
 def _entry(plan: Plan, verdict: Verdict) -> Rung:
@@ -275,13 +287,18 @@ def _climb(plan: Plan, current: Recovery) -> Plan:
     seconds = int(plan.now - unix(current.detected_time))
     told = current.reason.removeprefix("no new step ").partition(" after: ")
     first = told[2] or current.reason
+    pod = workers.pod(plan, current.slot)
+    if pod is None or current.node is None or pod.node != current.node.name:
+        # Where the replacement runs, nobody is suspected.
+        pod = None
+    rung = above(current.rung, current.slot)
     verdict = Verdict(
         fault_class=current.fault_class,
-        rung=above(current.rung, current.slot),
+        rung=Rung.GANG if rung is Rung.NODE and pod is None else rung,
         reason=f"no new step {seconds} s after: {first}",
         slot=current.slot,
         incarnation=current.incarnation,
-        pod=workers.pod(plan, current.slot),
+        pod=pod,
         rank=current.rank,
         step=current.step,
         fault=current.fault,

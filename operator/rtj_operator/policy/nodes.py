@@ -51,6 +51,28 @@ def exclude(plan: Plan, name: str, reason: str) -> Plan:
     return plan.tell("Warning", EventReason.NODE_EXCLUDED, f"Node {name} is excluded: {reason}")
 
 
+def acquit(plan: Plan, name: str, reason: str) -> Plan:
+    """The plan without that node's exclusion, if nobody but the job's own beats accused it."""
+    entry = next((e for e in plan.status.nodes.excluded if e.name == name), None)
+    if entry is None or entry.confirmed:
+        return plan
+    plan = _replace_entry(plan, entry, None)
+    text = f"Node {name} is no longer excluded: {reason}"
+    return plan.tell("Normal", EventReason.NODE_RELEASED, text)
+
+
+def elsewhere(plan: Plan) -> bool:
+    """Whether a worker that leaves its node has another one to go to, as far as is known: a spare's
+    or one that this job does not use."""
+    view = plan.live_view
+    if view is not None and any(w.position < 0 and plan.hears(w) for w in view.workers):
+        return True
+    used = {pod.node for pod in plan.workers().values()}
+    used |= {entry.name for entry in plan.status.nodes.excluded}
+    ready = [n for n in used if n in plan.seen.nodes and plan.seen.nodes[n].ready == "True"]
+    return plan.seen.matching_nodes - plan.seen.matching_nodes_bad > len(ready)
+
+
 def _holds_taint(plan: Plan, entry: ExcludedNode) -> bool:
     node = _same(plan, entry)
     return node is not None and (entry.tainted or _our_taint(plan, node))

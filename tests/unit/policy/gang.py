@@ -39,8 +39,17 @@ class Program:
     checkpoint: int = 0
     # It fails before its next step, whatever is restarted.
     broken: bool = False
+    # The only position of which it does so; None: any.
+    broken_at: int | None = None
     # Ranks live but make no step until they are restarted.
     stuck: bool = False
+    # Nodes on which each process fails before its next step.
+    bad_nodes: set[str] = field(default_factory=set[str])
+
+    def fails(self, position: int, node: str) -> bool:
+        """Whether a process fails before its next step."""
+        broken = self.broken and self.broken_at in (None, position)
+        return broken or node in self.bad_nodes
 
 
 @dataclass
@@ -135,8 +144,15 @@ class Coordinator:
         whole = len(self.seats) == directive.nodes and self.control
         if not whole or self.now < self.ready_at or program.stuck:
             return
-        if program.broken:
-            self.report("exit", self.met[self.seats[0]], 0)
+        failing = [
+            position
+            for position, uid in sorted(self.seats.items())
+            if program.fails(position, self.met[uid].node)
+        ]
+        if failing:
+            # Who fails first changes: it is a race.
+            first = failing[self.number % len(failing)]
+            self.report("exit", self.met[self.seats[first]], first)
             self.new_round(program)
             return
         if self.step < 0:

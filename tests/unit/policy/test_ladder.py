@@ -7,7 +7,7 @@ import pytest
 from rtj_api.ladder import FaultClass, Rung
 from rtj_api.messages import FaultReport
 from rtj_api.reasons import Phase, Reason
-from rtj_api.status import HistoryEntry, Recovery, ResilientTrainingJobStatus
+from rtj_api.status import HistoryEntry, NodeRef, NodesStatus, Recovery, ResilientTrainingJobStatus
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.decision import CreatePod, DeletePod, SendDirective
 from rtj_operator.policy.ladder import above, higher
@@ -159,9 +159,9 @@ def test_exit_code_93_fails_at_once(kind: Any) -> None:
         ),
         pytest.param(
             build.fault("exit", 2, round=1),
-            "0/2/0/0/0",
-            Rung.IN_JOB,
-            id="in a later round it is a new fault",
+            "0/1/1/0/0",
+            Rung.POD,
+            id="in a later round it is the same one again",
         ),
     ],
 )
@@ -196,9 +196,12 @@ def test_a_script_that_fails_at_once_fails_the_job_with_its_last_words() -> None
     faults: tuple[FaultReport, ...] = ()
     phases: list[Phase | None] = []
     for round_ in range(7):
-        report = build.fault("exit", round_ + 1, round=round_, step=-1, exit_code=1, message="boom")
+        told: dict[str, Any] = {"run": seen.job.status.run, "round": round_, "step": -1}
+        slot = round_ % 2
+        whose = {"slot": slot, "pod_uid": f"worker-{slot}-0", "rank": slot * 2}
+        report = build.fault("exit", round_ + 1, exit_code=1, message="boom", **whose, **told)
         faults = (*faults, report)
-        view = build.view(step=-1, faults=faults, round=round_)
+        view = build.view(faults=faults, **told)
         decision, seen = build.after(
             build.running(status=seen.job.status, view=view, now=NOW + 5 * round_)
         )
@@ -206,7 +209,8 @@ def test_a_script_that_fails_at_once_fails_the_job_with_its_last_words() -> None
     assert phases.index(Phase.FAILED) == 5, "after five recoveries without a step"
     assert seen.job.status.reason == Reason.NO_PROGRESS
     assert "boom" in seen.job.status.message
-    assert seen.job.status.restarts.summary == "0/5/0/0/0"
+    assert seen.job.status.restarts.summary == "0/2/0/0/3"
+    assert seen.job.status.nodes.excluded == ()
     assert seen.job.status.nodes.strikes == {}, "a program's fault is no node's"
 
 
@@ -239,6 +243,7 @@ def recovering(rung: Rung, **fields: Any) -> ResilientTrainingJobStatus:
                 "fault_class": FaultClass.PROCESS_DIED,
                 "slot": 1,
                 "incarnation": 0,
+                "node": NodeRef(name="n1", uid="n1-uid"),
                 "reason": "first words",
                 "detected_time": "2027-01-15T07:50:00Z",
                 "detected_unix": NOW - 600,
@@ -265,6 +270,20 @@ STANDS: dict[str, Any] = {"step": -1, "highest_step": 10, "ranks_training": 0}
         pytest.param(Rung.IN_JOB, {}, Rung.POD, {"incarnations": {"1": 1}}, id="in-job to pod"),
         pytest.param(Rung.IN_JOB, {"slot": None}, Rung.GANG, {"run": 2}, id="no suspect: to gang"),
         pytest.param(Rung.POD, {}, Rung.NODE, {"incarnations": {"1": 1}}, id="pod to node"),
+        pytest.param(
+            Rung.POD,
+            {"node": NodeRef(name="n9", uid="n9-uid")},
+            Rung.GANG,
+            {"run": 2, "nodes": NodesStatus()},
+            id="the replacement runs elsewhere: to gang, without blame",
+        ),
+        pytest.param(
+            Rung.POD,
+            {"node": None},
+            Rung.GANG,
+            {"run": 2, "nodes": NodesStatus()},
+            id="nobody was to blame: to gang",
+        ),
         pytest.param(Rung.NODE, {}, Rung.GANG, {"run": 2}, id="node to gang"),
         pytest.param(Rung.GANG, {}, Rung.FAILED, {"phase": Phase.FAILED}, id="gang to the end"),
     ],

@@ -3,6 +3,7 @@ job fails with a reason; no budget is exceeded, no name used twice, nothing done
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -206,6 +207,66 @@ def test_steady_state_writes_progress_once_a_minute_and_nothing_else(
     assert world.writes - writes <= 5
     kept = {"progress", "goodput"}
     assert world.status.model_dump(exclude=kept) == before.model_dump(exclude=kept)
+
+
+@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize(("spares", "want"), [(0, "Node"), (1, "Pod"), (2, "Pod")])
+@pytest.mark.parametrize("first", [World.kill_process, World.raise_exception, World.hang])
+def test_a_node_that_breaks_each_process_is_given_up_for_another(
+    first: Fault, spares: int, want: str, position: int
+) -> None:
+    """At once for a spare's; for a new pod, only when it fails there too."""
+    world = World(spec(spares=spares), machines=6)
+    run(world, [])
+    assert world.coordinator is not None
+    bad = world.coordinator.met[world.coordinator.seats[position]].node
+    run(world, [(World.break_node, position, 0.2, 0), (first, position, 0.2, 0)])
+    settle(world)
+    assert world.status.phase is Phase.RUNNING, world.status.message
+    assert [e.name for e in world.status.nodes.excluded] == [bad]
+    assert world.status.history[-1].rung == want
+    for _ in range(20):
+        world.advance(2.0)
+        world.reconcile()
+    assert bad not in {p.node for p in world.pods.values() if p.role == "worker"}
+    assert world.status.workers.spares == spares
+
+
+@pytest.mark.parametrize("stepped", [False, True])
+@pytest.mark.parametrize("rank", [None, 0])
+@pytest.mark.parametrize(("nodes", "spares", "machines"), [(2, 1, 9), (2, 0, 9), (4, 0, 4)])
+def test_a_program_that_is_broken_everywhere_costs_a_minute_and_no_node(
+    nodes: int, spares: int, machines: int, rank: int | None, stepped: bool
+) -> None:
+    """Even if it is always the same rank that fails."""
+    world = World(spec(nodes=nodes, spares=spares), machines=machines)
+    world.program.broken = not stepped
+    world.program.broken_at = rank
+    run(world, [])
+    world.program.broken = True
+    if stepped:
+        world.kill_process(0)
+    for _ in range(30):
+        world.advance(2.0)
+        world.reconcile()
+    assert world.status.reason == Reason.NO_PROGRESS
+    assert world.status.nodes.excluded == ()
+
+
+@settings(
+    max_examples=40, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(story((*PASSING, World.break_node)))
+def test_a_broken_node_among_other_faults_ends_in_progress_or_a_named_failure(
+    events: list[tuple[Fault, int, float, int]],
+) -> None:
+    world = World(spec(), machines=12)
+    run(world, events)
+    settle(world)
+    if world.status.phase is Phase.FAILED:
+        assert world.status.reason in ENDS
+    else:
+        assert world.status.phase is Phase.RUNNING, world.status
 
 
 @settings(max_examples=20, derandomize=True, deadline=None)

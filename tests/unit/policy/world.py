@@ -250,6 +250,12 @@ class World:
         if len(alive) > self.spec.nodes + 1:
             alive[index % len(alive)].dead_since = self.now
 
+    def break_node(self, position: int) -> None:
+        """The machine under a position: it lives, but each process on it fails; one at a time."""
+        c = self.coordinator
+        if c is not None and position in c.seats:
+            self.program.bad_nodes = {c.met[c.seats[position]].node}
+
     def kill_rack(self, index: int) -> None:
         """A third of the machines at once."""
         for _ in range(len(self.machines) // 3):
