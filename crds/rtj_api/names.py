@@ -21,6 +21,8 @@ LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 LABEL_ROLE: Final = f"{GROUP}/role"
 LABEL_SLOT: Final = f"{GROUP}/slot"
 LABEL_INCARNATION: Final = f"{GROUP}/incarnation"
+# Nodes that the pod's affinity keeps it off since the job excluded them, joined by commas.
+ANNOTATION_EXCLUDED: Final = f"{GROUP}/excluded-nodes"
 TAINT_FAULTY: Final = f"{GROUP}/faulty"
 
 ROLE_WORKER: Final = "worker"

@@ -30,6 +30,12 @@ class OwnerReference(View, frozen=True, kw_only=True):
     controller: bool = False
 
 
+class Annotations(View, frozen=True, kw_only=True):
+    """The only annotation of ours that is read."""
+
+    excluded_nodes: str = msgspec.field(name=names.ANNOTATION_EXCLUDED, default="")
+
+
 class Meta(View, frozen=True, kw_only=True):
     """metav1.ObjectMeta."""
 
@@ -39,6 +45,7 @@ class Meta(View, frozen=True, kw_only=True):
     resource_version: str = ""
     generation: int = 0
     labels: dict[str, str] = {}
+    annotations: Annotations = Annotations()
     owner_references: tuple[OwnerReference, ...] = ()
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None

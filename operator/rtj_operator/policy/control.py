@@ -13,7 +13,7 @@ from rtj_operator.policy.decision import Action, CreatePod, EnsureChildren
 from rtj_operator.policy.evidence import Finding, finding, gone
 from rtj_operator.policy.faults import Verdict
 from rtj_operator.policy.ladder import take
-from rtj_operator.policy.nodes import excluded_names
+from rtj_operator.policy.nodes import excluded_names, kept_off_in_vain
 from rtj_operator.policy.outage import held
 from rtj_operator.policy.pending import UNREADY_SECONDS, Signal, lasted, settled
 from rtj_operator.policy.plan import Plan, changed
@@ -77,6 +77,19 @@ def next_incarnation(plan: Plan) -> Plan:
         coordinator=CoordinatorStatus(incarnation=incarnation),
         recovery=changed(recovery, fault=0) if recovery else None,
     )
+
+
+def let_loose(plan: Plan) -> Plan:
+    """The plan with a new coordinator pod for one that waits as `workers.let_loose` says: nothing
+    has run in it yet."""
+    pod = plan.coordinator
+    if pod is None or not plan.training:
+        return plan
+    plan, in_vain = kept_off_in_vain(plan, pod)
+    if not in_vain:
+        return plan
+    text = f"pod {pod.name} waits and may use nodes again that it avoids"
+    return next_incarnation(plan).tell("Normal", EventReason.COORDINATOR_REPLACED, text)
 
 
 def children(plan: Plan) -> tuple[Action, ...]:

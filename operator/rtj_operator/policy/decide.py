@@ -51,6 +51,8 @@ RULES: Final[tuple[Rule, ...]] = (
     repeats.exclude_proven,
     nodes.confirm,
     nodes.release,
+    control.let_loose,
+    workers.let_loose,
     stop.await_gang,
     ladder.climb_overdue,
     available.nodes_available,

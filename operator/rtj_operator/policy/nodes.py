@@ -10,8 +10,8 @@ from rtj_api.names import TAINT_FAULTY
 from rtj_api.reasons import EventReason
 from rtj_api.status import EXCLUDED_MAX, ExcludedNode, NodeRef
 from rtj_operator.policy.decision import ReleaseNode, TaintNode
-from rtj_operator.policy.observation import NodeObservation
-from rtj_operator.policy.pending import Signal, lasted
+from rtj_operator.policy.observation import NodeObservation, PodObservation
+from rtj_operator.policy.pending import UNREADY_SECONDS, Signal, lasted, settled
 from rtj_operator.policy.plan import Plan, changed
 from rtj_operator.render.scheduling import NODE_LOSS_TAINTS
 
@@ -94,6 +94,19 @@ def excluded_names(plan: Plan) -> tuple[str, ...]:
     )
 
 
+def kept_off_in_vain(plan: Plan, pod: PodObservation) -> tuple[Plan, bool]:
+    """Whether no node takes a pod that keeps off one which it need not keep off any more.
+
+    What a pod was made with cannot be changed. One is given a while each time: the taints of many
+    lost nodes come one after another.
+    """
+    waits = pod.phase == "Pending" and not pod.node and not pod.deleting
+    if not waits or not pod.unschedulable or {*pod.excluded_nodes} <= {*excluded_names(plan)}:
+        return plan, False
+    due = pod.created + UNREADY_SECONDS
+    return (plan, True) if plan.now >= due else (plan.wake_at(due), False)
+
+
 def _tolerations(plan: Plan) -> list[dict[str, Any]]:
     pod = cast("dict[str, Any]", plan.spec.template.get("spec") or {})
     return cast("list[dict[str, Any]]", pod.get("tolerations") or [])
@@ -153,7 +166,7 @@ def release(plan: Plan) -> Plan:
         if entry.tainted:
             plan = _replace_entry(plan, entry, changed(entry, tainted=False))
         elif not _our_taint(plan, node):
-            plan = _replace_entry(plan, entry, None)
+            plan = settled(_replace_entry(plan, entry, None), entry.name)
             text = f"Node {entry.name} is ready again and no longer excluded"
             plan = plan.tell("Normal", EventReason.NODE_RELEASED, text)
     return plan

@@ -65,6 +65,8 @@ class PodObservation:
     message: str = ""
     # PodScheduled=False: reason and the scheduler's message.
     unschedulable: str = ""
+    # Nodes that it was made to keep off.
+    excluded_nodes: tuple[str, ...] = ()
     # Reason of a True DisruptionTarget condition (EvictionByEvictionAPI, ...).
     disruption: str = ""
     containers: tuple[ContainerObservation, ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from rtj_api.reasons import EventReason
 from rtj_operator.policy.decision import CreatePod, DeletePod
-from rtj_operator.policy.nodes import excluded_names
+from rtj_operator.policy.nodes import excluded_names, kept_off_in_vain
 from rtj_operator.policy.observation import PodObservation
 from rtj_operator.policy.plan import Plan, ended
 
@@ -55,6 +55,17 @@ def replace(plan: Plan, slot: int, reason: str) -> Plan:
     plan = next_incarnations(plan, (slot,))
     text = f"Slot {slot} gets a new pod (incarnation {plan.incarnation(slot)}): {reason}"
     return plan.tell("Normal", EventReason.POD_REPLACED, text)
+
+
+def let_loose(plan: Plan) -> Plan:
+    """The plan with new pods for those that wait for a node because they keep off one in vain."""
+    if not plan.training:
+        return plan
+    for slot, p in sorted(plan.workers().items()):
+        plan, in_vain = kept_off_in_vain(plan, p)
+        if in_vain:
+            plan = replace(plan, slot, f"pod {p.name} waits and may use nodes again that it avoids")
+    return plan
 
 
 def creations(plan: Plan) -> tuple[CreatePod, ...]:

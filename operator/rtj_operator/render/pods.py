@@ -66,7 +66,8 @@ def worker_pod(
         ),
     }
     labels = {names.LABEL_SLOT: str(slot)} | _role(names.ROLE_WORKER, incarnation)
-    return _pod(job, name, template, labels, names.CONTAINER_TRAINER, pod_spec)
+    pod = _pod(job, name, template, labels, names.CONTAINER_TRAINER, pod_spec)
+    return _marked(pod, excluded_nodes)
 
 
 def coordinator_pod(
@@ -85,11 +86,21 @@ def coordinator_pod(
         "affinity": scheduling.coordinator_affinity(job, profile, zone, excluded_nodes),
     }
     labels = _role(names.ROLE_COORDINATOR, incarnation)
-    return _pod(job, name, {}, labels, names.CONTAINER_COORDINATOR, pod_spec)
+    pod = _pod(job, name, {}, labels, names.CONTAINER_COORDINATOR, pod_spec)
+    return _marked(pod, excluded_nodes)
 
 
 def _role(role: str, incarnation: int) -> dict[str, str]:
     return {names.LABEL_ROLE: role, names.LABEL_INCARNATION: str(incarnation)}
+
+
+def _marked(pod: Manifest, excluded_nodes: Sequence[str]) -> Manifest:
+    """The pod, told by an annotation what it keeps off, apart from what its template does."""
+    annotations = pod["metadata"]["annotations"]
+    annotations.pop(names.ANNOTATION_EXCLUDED, None)
+    if excluded_nodes:
+        annotations[names.ANNOTATION_EXCLUDED] = ",".join(sorted(excluded_nodes))
+    return pod
 
 
 def _pod(

@@ -100,6 +100,7 @@ def pod_observation(pod: Pod) -> PodObservation | None:
         reason=status.reason,
         message=status.message,
         unschedulable=_unschedulable(conditions.get("PodScheduled")),
+        excluded_nodes=tuple(filter(None, meta.annotations.excluded_nodes.split(","))),
         disruption=_disruption(conditions.get("DisruptionTarget")),
         containers=tuple(_container(item) for item in containers),
         termination=_termination(status.container_statuses),

@@ -77,6 +77,23 @@ def test_termination_message(message: str, want_run: int | None) -> None:
     assert (pod.termination.run if pod.termination else None) == want_run
 
 
+@pytest.mark.parametrize(
+    ("annotations", "want"),
+    [
+        pytest.param({"resilience.training/excluded-nodes": "a,b", "x": "y"}, ("a", "b"), id="two"),
+        pytest.param({"x": "y"}, (), id="none"),
+    ],
+)
+def test_nodes_that_a_pod_was_made_to_keep_off(
+    annotations: dict[str, str], want: tuple[str, ...]
+) -> None:
+    labels = {"resilience.training/role": "coordinator", "resilience.training/incarnation": "0"}
+    manifest = {"metadata": {"labels": labels, "annotations": annotations}}
+    pod = pod_observation(decoded(Pod, manifest))
+    assert pod is not None
+    assert pod.excluded_nodes == want
+
+
 def test_pod_whose_labels_do_not_say_what_it_is_is_left_out() -> None:
     assert a_pod({}, slot="x") is None
     assert a_pod({}, role="other") is None

@@ -28,6 +28,7 @@ class Pod:
     phase: Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"] = "Pending"
     deleting: bool = False
     node: str = ""
+    excluded_nodes: tuple[str, ...] = ()
 
 
 @dataclass

@@ -9,7 +9,7 @@ from rtj_api.reasons import EventReason
 from rtj_api.status import EXCLUDED_MAX, ExcludedNode, ResilientTrainingJobStatus
 from rtj_operator.policy import nodes
 from rtj_operator.policy.decide import decide
-from rtj_operator.policy.decision import ReleaseNode, TaintNode
+from rtj_operator.policy.decision import CreatePod, DeletePod, ReleaseNode, TaintNode
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
 
@@ -196,3 +196,57 @@ def test_new_pods_name_only_nodes_that_nothing_else_keeps_them_off(
     around = cluster(**node) if node is not None else {}
     plan = build.plan(build.running(spec, excluded(entry(confirmed=True)), **around))
     assert list(nodes.excluded_names(plan)) == want
+
+
+WAITS: dict[str, Any] = {
+    "phase": "Pending",
+    "node": "",
+    "unschedulable": "Unschedulable: 0/4 nodes",
+    "excluded_nodes": ("n1", "n2"),
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "given", "want"),
+    [
+        pytest.param({}, ("n1",), True, id="one that it avoids is excluded no more"),
+        pytest.param({}, ("n1", "n2"), False, id="it avoids what is excluded"),
+        pytest.param({}, ("n0", "n1", "n2"), False, id="one more is excluded since"),
+        pytest.param({"excluded_nodes": ()}, ("n1",), False, id="it avoids none"),
+        pytest.param({"phase": "Running", "node": "n0"}, (), False, id="it runs"),
+        pytest.param({"node": "n0"}, (), False, id="it starts on a node"),
+        pytest.param({"unschedulable": ""}, (), False, id="the scheduler has not looked yet"),
+        pytest.param({"created": NOW - 4}, (), False, id="it has not waited long"),
+        pytest.param({"deleting": True}, (), False, id="it is on its way out"),
+    ],
+)
+def test_pods_that_keep_off_a_node_in_vain(
+    fields: dict[str, Any], given: tuple[str, ...], want: bool
+) -> None:
+    status = excluded(*(entry(name) for name in given))
+    plan = build.plan(build.running(status=status))
+    pod = build.pod(1, **(WAITS | fields))
+    after, in_vain = nodes.kept_off_in_vain(plan, pod)
+    assert in_vain is want
+    assert after.wakes == ((NOW + 6,) if "created" in fields else ())
+
+
+def test_a_worker_that_waits_in_vain_is_made_anew_as_nobodys_fault() -> None:
+    pods = (build.pod(0), build.pod(1), build.pod(2, **WAITS), build.coordinator())
+    decision, again = build.after(build.running(pods=pods))
+    made = [(p.slot, p.incarnation, p.excluded_nodes) for p in build.actions(decision, CreatePod)]
+    assert made == [(2, 1, ())]
+    assert [d.name for d in build.actions(decision, DeletePod)] == ["demo-worker-2-0"]
+    assert decision.status.recovery is None
+    assert decision.status.restarts.summary == "0/0/0/0/0"
+    assert decide(again).status == decision.status
+
+
+def test_so_is_a_coordinator_and_the_run_stays() -> None:
+    pods = (build.pod(0), build.pod(1), build.pod(2), build.coordinator(**WAITS))
+    decision, again = build.after(build.running(pods=pods, view=None, view_connected=False))
+    made = [(p.role, p.incarnation) for p in build.actions(decision, CreatePod)]
+    assert made == [("coordinator", 1)]
+    assert [d.name for d in build.actions(decision, DeletePod)] == ["demo-coordinator-0"]
+    assert (decision.status.run, decision.status.restarts.summary) == (1, "0/0/0/0/0")
+    assert decide(again).status == decision.status

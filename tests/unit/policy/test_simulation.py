@@ -232,6 +232,28 @@ def test_a_node_that_breaks_each_process_is_given_up_for_another(
     assert world.status.workers.spares == spares
 
 
+def test_a_pod_that_waits_takes_a_node_that_is_well_again() -> None:
+    """When the job has lost more machines than the cluster can spare."""
+    world = World(spec(nodes=5, spares=0), machines=6)
+    run(world, [])
+    assert world.coordinator is not None
+    for _ in range(2):
+        lost = world.machines[world.coordinator.met[world.coordinator.seats[1]].node]
+        lost.dead_since = world.now
+        for _ in range(200):
+            world.advance(2.0)
+            world.reconcile()
+    assert len(world.status.nodes.excluded) == 2
+    assert world.status.phase is Phase.RECOVERING
+    lost.dead_since = None
+    for _ in range(400):
+        world.advance(2.0)
+        world.reconcile()
+    assert world.status.phase is Phase.RUNNING
+    assert lost.name in {pod.node for pod in world.pods.values()}
+    assert world.status.restarts.summary == "0/0/0/2/0"
+
+
 @pytest.mark.parametrize("stepped", [False, True])
 @pytest.mark.parametrize("rank", [None, 0])
 @pytest.mark.parametrize(("nodes", "spares", "machines"), [(2, 1, 9), (2, 0, 9), (4, 0, 4)])

@@ -9,10 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rtj_api.messages import JobView
+from rtj_api.names import TAINT_FAULTY
 from rtj_api.spec import ResilientTrainingJobSpec
 from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator.policy.decide import decide
-from rtj_operator.policy.decision import CreatePod, Decision, DeletePod, EmitEvent, SendDirective
+from rtj_operator.policy.decision import (
+    CreatePod,
+    Decision,
+    DeletePod,
+    EmitEvent,
+    ReleaseNode,
+    SendDirective,
+    TaintNode,
+)
 from rtj_operator.policy.observation import NodeObservation, Observation, PodObservation
 from rtj_operator.policy.plan import changed
 from tests.unit.policy.build import CPU, JOB, NOW, job, node
@@ -29,6 +38,8 @@ class Machine:
 
     name: str
     dead_since: float | None = None
+    # Our taint is on it.
+    tainted: bool = False
 
 
 class World:
@@ -100,6 +111,10 @@ class World:
             case SendDirective():
                 if self.coordinator is not None and not self.dark:
                     self.coordinator.directive = action.directive
+            case TaintNode():
+                self.machines[action.name].tainted = True
+            case ReleaseNode():
+                self.machines[action.name].tainted = False
             case _:
                 pass
 
@@ -111,7 +126,13 @@ class World:
         self.used.add(name)
         self._uids += 1
         self.pods[name] = Pod(
-            name, f"uid-{self._uids}", action.role, action.slot, action.incarnation, self.now
+            name,
+            f"uid-{self._uids}",
+            action.role,
+            action.slot,
+            action.incarnation,
+            self.now,
+            excluded_nodes=action.excluded_nodes,
         )
 
     def _delete(self, action: DeletePod) -> None:
@@ -168,8 +189,7 @@ class World:
         if not pod.node:
             taken = {p.node for p in self.pods.values() if p.role == pod.role and _holds(p)}
             free = [m.name for m in self.machines.values() if self._schedulable(m)]
-            excluded = {e.name for e in self.status.nodes.excluded}
-            free = [n for n in free if n not in taken and n not in excluded]
+            free = [n for n in free if n not in taken and n not in pod.excluded_nodes]
             if not free:
                 return
             pod.node, pod.since = free[0], self.now
@@ -177,7 +197,7 @@ class World:
             pod.phase = "Running"
 
     def _schedulable(self, machine: Machine) -> bool:
-        return machine.dead_since is None and not self.dark
+        return machine.dead_since is None and not machine.tainted and not self.dark
 
     def _pod_of_coordinator(self) -> Pod | None:
         wanted = self.status.coordinator.incarnation
@@ -295,7 +315,8 @@ class World:
     def _node(self, machine: Machine) -> NodeObservation:
         dead = machine.dead_since
         late = self.dark or (dead is not None and self.now - dead > UNREADY_AFTER_SECONDS)
-        return node(machine.name, ready="Unknown" if late else "True")
+        taints = ((TAINT_FAULTY, "job-uid", "NoSchedule"),) if machine.tainted else ()
+        return node(machine.name, ready="Unknown" if late else "True", taints=taints)
 
 
 def _stored(status: ResilientTrainingJobStatus) -> ResilientTrainingJobStatus:
@@ -325,4 +346,5 @@ def _observed(pod: Pod) -> PodObservation:
         created=pod.since,
         node=pod.node,
         unschedulable="" if pod.node else "no node is free",
+        excluded_nodes=pod.excluded_nodes,
     )

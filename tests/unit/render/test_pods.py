@@ -84,6 +84,15 @@ def test_other_containers_are_left_alone() -> None:
     assert trainer_of(pod)["command"] == ["rtj-agent"]
 
 
+def test_a_pod_says_which_nodes_it_keeps_off_for_the_operator_and_no_user() -> None:
+    mark = "resilience.training/excluded-nodes"
+    template = a_template() | {"metadata": {"annotations": {mark: "mine", "note": "yes"}}}
+    annotations = a_worker(a_spec(template))["metadata"]["annotations"]
+    assert (annotations.get(mark), annotations["note"]) == (None, "yes")
+    pod = a_worker(a_spec(template), excluded_nodes=("b", "a"))
+    assert pod["metadata"]["annotations"][mark] == "a,b"
+
+
 def test_rendering_leaves_the_spec_as_it_was() -> None:
     spec = a_spec(a_template(tolerations=[{"key": "a"}], affinity={"nodeAffinity": {}}))
     before = copy.deepcopy(spec.template)
