@@ -237,6 +237,7 @@ def test_a_pod_that_waits_takes_a_node_that_is_well_again() -> None:
     world = World(spec(nodes=5, spares=0), machines=6)
     run(world, [])
     assert world.coordinator is not None
+    lost = world.machines["n0"]
     for _ in range(2):
         lost = world.machines[world.coordinator.met[world.coordinator.seats[1]].node]
         lost.dead_since = world.now
