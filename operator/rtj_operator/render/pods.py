@@ -96,10 +96,9 @@ def _role(role: str, incarnation: int) -> dict[str, str]:
 
 def _marked(pod: Manifest, excluded_nodes: Sequence[str]) -> Manifest:
     """The pod, told by an annotation what it keeps off, apart from what its template does."""
-    annotations = pod["metadata"]["annotations"]
-    annotations.pop(names.ANNOTATION_EXCLUDED, None)
     if excluded_nodes:
-        annotations[names.ANNOTATION_EXCLUDED] = ",".join(sorted(excluded_nodes))
+        marks = {names.ANNOTATION_EXCLUDED: ",".join(sorted(excluded_nodes))}
+        pod["metadata"]["annotations"] |= marks
     return pod
 
 

@@ -257,7 +257,9 @@ def test_a_pod_that_waits_takes_a_node_that_is_well_again() -> None:
 
 @pytest.mark.parametrize("stepped", [False, True])
 @pytest.mark.parametrize("rank", [None, 0])
-@pytest.mark.parametrize(("nodes", "spares", "machines"), [(2, 1, 9), (2, 0, 9), (4, 0, 4)])
+@pytest.mark.parametrize(
+    ("nodes", "spares", "machines"), [(2, 1, 9), (2, 0, 9), (4, 0, 4), (64, 1, 70)]
+)
 def test_a_program_that_is_broken_everywhere_costs_a_minute_and_no_node(
     nodes: int, spares: int, machines: int, rank: int | None, stepped: bool
 ) -> None:
