@@ -2,15 +2,18 @@
 
 import signal
 import sys
+from pathlib import Path
 
 import msgspec
 
 from rtj_api import names
 from rtj_api.messages import TerminationMessage
+from tests.launcher import plain_script
 from tests.launcher.job import Job, Worker, running_job
 
 _SMALL = ("--dim=64", "--layers=2", "--seq=16", "--batch=1", "--save-every=5")
 _REFERENCE = ("python", "-m", "rtj_trainer.reference", *_SMALL)
+_PLAIN_SCRIPT = Path(plain_script.__file__).read_text()
 _WAIT_SECONDS = 120
 
 
@@ -34,7 +37,7 @@ async def test_finished_training_is_success():
 
 
 async def test_a_script_that_knows_nothing_of_us_is_done_with_exit_code_0():
-    command = ("python", "-m", "tests.launcher.plain_script")
+    command = ("python", "-c", _PLAIN_SCRIPT)
     async with running_job(command, nodes=2, processes_per_node=2) as job:
         view = await job.operator.until(lambda view: view.outcome.state != "none", _WAIT_SECONDS)
         assert (view.outcome.state, view.highest_step, view.faults) == ("succeeded", 4, ())

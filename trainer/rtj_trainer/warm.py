@@ -30,6 +30,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Final, NoReturn
 
 from rtj_trainer import prctl
@@ -89,35 +90,41 @@ def import_all() -> None:
 class Program:
     """A Python command line as ft_launcher makes it."""
 
+    # The file, module or code, and its arguments.
     argv: tuple[str, ...]
-    is_module: bool
+    # Python's option that says what it is; "" for a file.
+    option: str = ""
 
     @classmethod
     def parse(cls, command: Sequence[str]) -> "Program":
-        """From `PYTHON [-u] FILE ...` or `PYTHON [-u] -m MODULE ...`; raises NotWarm."""
+        """From `PYTHON [-u] FILE`, `-m MODULE` or `-c CODE` with arguments; raises NotWarm."""
         if not command or command[0] != sys.executable:
             raise NotWarm(f"{command[:1]} is not this Python")
         rest = [*command[1:]]
         while rest and rest[0] == "-u":
             del rest[0]
-        is_module = rest[:1] == ["-m"]
-        if is_module:
-            del rest[0]
-        if not rest or rest[0].startswith("-"):
+        option = rest.pop(0) if rest and rest[0] in ("-m", "-c") else ""
+        if not rest or (rest[0].startswith("-") and option != "-c"):
             raise NotWarm(f"option {rest[:1]} of Python")
-        if not is_module and not Path(rest[0]).is_file():
+        if not option and not Path(rest[0]).is_file():
             raise NotWarm(f"{rest[0]} is not a file")  # Python says so better
-        return cls(tuple(rest), is_module)
+        return cls(tuple(rest), option)
 
     def run(self) -> None:
         """Be that program in this process."""
         sys.argv = [*self.argv]
-        if self.is_module:
-            sys.path[0] = str(Path.cwd())
-            runpy.run_module(self.argv[0], run_name="__main__", alter_sys=True)
-        else:
-            sys.path[0] = str(Path(self.argv[0]).absolute().parent)
-            runpy.run_path(self.argv[0], run_name="__main__")
+        match self.option:
+            case "-m":
+                sys.path[0] = str(Path.cwd())
+                runpy.run_module(self.argv[0], run_name="__main__", alter_sys=True)
+            case "-c":
+                sys.path[0] = ""
+                sys.argv[0] = "-c"
+                sys.modules["__main__"] = main = ModuleType("__main__")
+                exec(compile(self.argv[0], "<string>", "exec"), main.__dict__)
+            case _:
+                sys.path[0] = str(Path(self.argv[0]).absolute().parent)
+                runpy.run_path(self.argv[0], run_name="__main__")
 
 
 @dataclass(slots=True)
@@ -200,7 +207,7 @@ class Forge:
         """Start a rank; raises NotWarm when that takes another Python, or the server is dead."""
         program = Program.parse(command)
         ours, theirs = socket.socketpair()
-        request = json.dumps((program.argv, program.is_module, dict(env), str(Path.cwd())))
+        request = json.dumps((program.argv, program.option, dict(env), str(Path.cwd())))
         descriptors = array.array("i", (theirs.fileno(), stdout, stderr))
         with theirs:
             try:
@@ -290,7 +297,7 @@ def _await_session(pid: int) -> None:
 def _be_rank(data: bytes, streams: tuple[int, int], server: int) -> NoReturn:
     code = 1
     try:
-        argv, is_module, env, folder = json.loads(data.decode(errors="surrogateescape"))
+        argv, option, env, folder = json.loads(data.decode(errors="surrogateescape"))
         _become_session(streams, server)
         os.environ.clear()
         os.environ.update(env)
@@ -300,7 +307,7 @@ def _be_rank(data: bytes, streams: tuple[int, int], server: int) -> NoReturn:
         _seed_again()
         if _AUTO in sys.modules:
             sys.modules[_AUTO].install()
-        code = _run(Program(tuple(argv), is_module))
+        code = _run(Program(tuple(argv), option))
     except BaseException:
         traceback.print_exc()
     finally:

@@ -1,5 +1,6 @@
 """The agent's environment and the container's command: what is taken, what is refused and how."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def _environment(tmp_path: Path) -> dict[str, str]:
         (["-m", "pkg.train"], ("-m", "pkg.train")),
         (["train.py"], ("train.py",)),
         (["./train.sh", "python"], ("--no-python", "./train.sh", "python")),
-        (["python", "-c", "print()"], ("--no-python", "python", "-c", "print()")),
+        (["python", "-c", "print()"], ("--no-python", sys.executable, "-c", "print()")),
+        (["-c", "print()", "-x"], ("--no-python", sys.executable, "-c", "print()", "-x")),
         (["bash", "-c", "exit 1"], ("--no-python", "bash", "-c", "exit 1")),
     ],
 )

@@ -120,8 +120,22 @@ def test_rank_dies_with_launcher_or_server(tmp_path: Path, victim: str):
 
 def test_module_is_run_as_python_would():
     assert Program.parse([sys.executable, "-u", "-m", "trainer", "--x"]) == Program(
-        ("trainer", "--x"), True
+        ("trainer", "--x"), "-m"
     )
+
+
+def test_code_is_run_as_python_would(capfd: pytest.CaptureFixture[str]):
+    code = "import sys\ndef f(): return sys.argv, __name__\nprint(f(), sys.path[0] == '')"
+    command = (sys.executable, "-c", code, "--x")
+    program = Program.parse(command)
+    forked = os.fork()
+    if forked == 0:
+        program.run()
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.waitpid(forked, 0)[1] == 0
+    warm = capfd.readouterr().out
+    assert warm == subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize(

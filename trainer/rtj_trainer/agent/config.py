@@ -1,6 +1,7 @@
 """What the agent knows from its environment and arguments; nothing else configures it."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +82,8 @@ def load(environment: Mapping[str, str], arguments: Sequence[str]) -> AgentConfi
 def launch_command(arguments: Sequence[str]) -> tuple[str, ...]:
     """The container's command as ft_launcher takes it; raises ConfigError.
 
-    A `python` in front of `x.py` or `-m module` is dropped, because ft_launcher starts its own;
-    anything else runs as it is.
+    A `python` in front of `x.py`, `-m module` or `-c code` is dropped, because it is started by its
+    own; anything else runs as it is.
     """
     given = list(arguments)
     if given[:1] == ["--"]:
@@ -99,6 +100,9 @@ def launch_command(arguments: Sequence[str]) -> tuple[str, ...]:
         )
     if program[0] == "-m" or program[0].endswith(".py"):
         return tuple(program)
+    if program[0] == "-c":
+        # ft_launcher's own option of that name is another.
+        return ("--no-python", sys.executable, *program)
     return ("--no-python", *given)
 
 
