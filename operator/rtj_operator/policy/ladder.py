@@ -129,10 +129,14 @@ def _covered(plan: Plan, verdict: Verdict, keep: Recovery | None) -> bool:
     current = plan.status.recovery if verdict.spare else keep
     if current is None:
         return verdict.spare and plan.now_text in plan.status.windows.get(verdict.rung, ())
-    young = verdict.pod is not None and verdict.pod.created > current.detected_unix
-    if young or verdict.rung.height > current.rung.height:
+    if _is_younger(verdict, current) or verdict.rung.height > current.rung.height:
         return False
     return not _takes_over(current.fault_class, verdict.fault_class)
+
+
+def _is_younger(verdict: Verdict, current: Recovery) -> bool:
+    """Whether the pod concerned was made since the break: it fails in its turn."""
+    return verdict.pod is not None and verdict.pod.created > current.detected_unix
 
 
 def _takes_over(old: FaultClass, new: FaultClass) -> bool:
@@ -201,6 +205,8 @@ def _same_break(current: Recovery, verdict: Verdict) -> bool:
         return verdict.slot != current.slot or not newer
     if verdict.fault == current.fault:
         return True
+    if _is_younger(verdict, current):
+        return False
     if (verdict.run, verdict.round) > (current.run, current.round):
         return False
     in_process = verdict.rung is Rung.IN_PROCESS and current.rung is Rung.IN_PROCESS

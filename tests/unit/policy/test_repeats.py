@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from rtj_api.ladder import FaultClass, Rung
-from rtj_api.reasons import EventReason
+from rtj_api.reasons import EventReason, Phase, Reason
 from rtj_api.status import ExcludedNode, HistoryEntry, NodeRef, NodesStatus, Recovery
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.decision import CreatePod, Decision
@@ -228,3 +228,34 @@ def test_workers_that_end_in_one_break_are_no_nodes_fault() -> None:
     new = (build.pod(0, 1, phase="Failed"), build.pod(1, 1))
     later = replace(seen, pods=(*new, build.pod(2), build.coordinator()), now=NOW + 5)
     assert outcome(decide(later)) == NOBODY
+
+
+def test_pods_that_fail_in_their_turn_before_any_round_are_no_single_break() -> None:
+    launcher = build.fault("launcher", 1, exit_code=2)
+    decision, seen = build.after(
+        build.running(
+            view=build.view(step=-1, highest_step=10, ranks_training=0, faults=(launcher,))
+        )
+    )
+    for turn in range(1, 6):
+        made = NOW + 10 * turn
+        incarnation = decision.status.incarnations.get("1", 0)
+        pods = (build.pod(0), build.pod(1, incarnation, created=made), build.pod(2))
+        again = build.fault(
+            "launcher",
+            turn + 1,
+            exit_code=2,
+            incarnation=incarnation,
+            pod_uid=f"worker-1-{incarnation}",
+            run=decision.status.run,
+            detected_unix=made + 5,
+        )
+        view = build.view(
+            step=-1, highest_step=10, ranks_training=0, run=decision.status.run, faults=(again,)
+        )
+        next_seen = replace(seen, now=made + 6, pods=(*pods, build.coordinator()), view=view)
+        decision, seen = build.after(next_seen)
+        if decision.status.phase is Phase.FAILED:
+            break
+    assert decision.status.reason == Reason.NO_PROGRESS
+    assert "exit code 2" in decision.status.message
