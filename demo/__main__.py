@@ -46,6 +46,16 @@ def _summary(console: Console, results: list[report.FaultResult]) -> None:
     console.print(table)
 
 
+def _tell_how_to_look(console: Console, cluster: Cluster) -> None:
+    programs = cluster.program("kubectl").parent
+    console.print("The cluster is still up; make demo-down removes every trace. To look at it:")
+    for line in (
+        f"export KUBECONFIG={cluster.kubeconfig} PATH=$PATH:{programs}",
+        f"kubectl describe rtj {JOB}",
+    ):
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
 def main() -> int:
     """Run the demo; 1 when the job did not go the way it should."""
     console = Console()
@@ -83,7 +93,7 @@ def main() -> int:
     title = "ResilientTrainingJob demo: 2 nodes x 2 ranks, 1 spare, three faults"
     plot.timeline(OUT / "timeline.png", result.created, watch.sorted_steps(), result.faults, title)
     console.print(f"{OUT}/report.json  {OUT}/timeline.png  ({time.monotonic() - began:.0f} s)")
-    console.print("The cluster is still up; make demo-down removes every trace.")
+    _tell_how_to_look(console, cluster)
     return 0
 
 
