@@ -6,13 +6,13 @@ The cluster's word stands alone for pods that never connected, and when no view 
 
 from rtj_api.messages import FaultReport, JobView
 from rtj_operator.policy import budgets
-from rtj_operator.policy.evidence import Finding, dead, finding, gone
+from rtj_operator.policy.evidence import Finding, finding, gone
 from rtj_operator.policy.faults import SETTLE_SECONDS, Verdict, begin_to_judge, grown, judge, stale
 from rtj_operator.policy.ladder import take, together
 from rtj_operator.policy.observation import PodObservation
 from rtj_operator.policy.outage import held
 from rtj_operator.policy.pending import UNREADY_SECONDS, Signal, lasted, settled
-from rtj_operator.policy.plan import Plan, changed
+from rtj_operator.policy.plan import Plan, changed, dead
 from rtj_operator.policy.recovery import end_recovered
 
 

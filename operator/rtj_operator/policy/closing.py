@@ -35,5 +35,4 @@ def _record(plan: Plan, report: FaultReport, seconds: float) -> Plan:
         # The cluster has no more time to say how that worker was lost.
         pod = plan.workers()[report.slot]
         verdict = lost(report, pod, unreachable(pod))
-    steps = max(0, report.step - report.resumed_step) if report.resumed_step >= 0 else None
-    return ladder.record(plan, verdict, seconds, steps)
+    return ladder.record(plan, verdict, seconds, recovery.steps_lost(report.step, report))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from rtj_api.ladder import FaultClass, Rung
+from rtj_api.messages import JobView
 from rtj_api.reasons import EventReason, Reason
 from rtj_api.status import LastFault, Recovery
 from rtj_operator.policy import attribution, budgets, nodes, recovery, repeats, workers
@@ -324,7 +325,7 @@ def _tells_no_steps(plan: Plan) -> bool:
     view = plan.live_view
     if view is None or view.run != plan.status.run or plan.status.first_step_time is not None:
         return False
-    return view.ranks_training >= plan.nodes * plan.processes_per_node
+    return _whole(plan, view)
 
 
 def _replayed(plan: Plan, current: Recovery) -> int:
@@ -335,8 +336,12 @@ def _replayed(plan: Plan, current: Recovery) -> int:
     report = recovery.report_of(plan, current)
     if report is not None and current.rung in BY_ITSELF:
         return view.step if 0 <= report.resumed_step < view.step else -1
-    whole = view.ranks_training >= plan.nodes * plan.processes_per_node
-    return view.step if whole else -1
+    return view.step if _whole(plan, view) else -1
+
+
+def _whole(plan: Plan, view: JobView) -> bool:
+    """Whether all ranks that there should be live in training."""
+    return view.ranks_training >= plan.nodes * plan.processes_per_node
 
 
 # --- words and ends ---

@@ -81,14 +81,19 @@ def _end(plan: Plan, recovery: Recovery, report: FaultReport | None) -> Plan:
         end = report.detected_unix + report.recovered_seconds
     # After a climb the report counts from the fault, the recovery from the climb.
     seconds = max(0.0, end - recovery.detected_unix)
-    resumed = report.resumed_step if report is not None else -1
-    lost_steps = max(0, recovery.step - resumed) if resumed >= 0 else None
-    plan = _into_history(plan, recovery, seconds, lost_steps)
+    plan = _into_history(plan, recovery, seconds, steps_lost(recovery.step, report))
     plan = plan.write(recovery=None, restarts_without_progress=0)
     spare = report.replaced_by_slot if report is not None else -1
     taken = f" (slot {spare} took the place)" if spare >= 0 else ""
     text = f"Training goes on {seconds:.1f} s after: {recovery.reason}{taken}"
     return plan.tell("Normal", EventReason.RECOVERED, text)
+
+
+def steps_lost(step: int, report: FaultReport | None) -> int | None:
+    """How many steps up to that one are done again, as the report tells; None: it does not."""
+    if report is None or report.resumed_step < 0:
+        return None
+    return max(0, step - report.resumed_step)
 
 
 def _reached(plan: Plan, report: FaultReport | None) -> int:

@@ -95,6 +95,15 @@ def run(world: World, events: list[tuple[Fault, int, float, int]]) -> None:
             pause -= 2.0
 
 
+def trains_or_says_why(world: World) -> None:
+    """Progress, or a failure that has a name."""
+    if world.status.phase is Phase.FAILED:
+        assert world.status.reason in ENDS
+        assert world.status.message
+    else:
+        assert world.status.phase is Phase.RUNNING, world.status
+
+
 def settle(world: World) -> None:
     """Until training is beyond where it was, or the job has failed."""
     before = world.status.progress.highest_step
@@ -123,12 +132,8 @@ def test_passing_faults_end_in_progress_or_a_named_failure(
     world = World(spec(), machines=9)
     run(world, events)
     settle(world)
-    if world.status.phase is Phase.FAILED:
-        assert world.status.reason in ENDS
-        assert world.status.message
-    else:
-        assert world.status.phase is Phase.RUNNING, world.status
-        assert world.status.recovery is None
+    trains_or_says_why(world)
+    assert world.status.phase is Phase.FAILED or world.status.recovery is None
 
 
 @settings(
@@ -288,10 +293,7 @@ def test_a_broken_node_among_other_faults_ends_in_progress_or_a_named_failure(
     world = World(spec(), machines=12)
     run(world, events)
     settle(world)
-    if world.status.phase is Phase.FAILED:
-        assert world.status.reason in ENDS
-    else:
-        assert world.status.phase is Phase.RUNNING, world.status
+    trains_or_says_why(world)
 
 
 @settings(max_examples=20, derandomize=True, deadline=None)
@@ -348,10 +350,7 @@ def test_outages_between_faults_end_in_progress_or_a_named_failure(
     world = World(spec(), machines=9)
     run(world, events)
     settle(world)
-    if world.status.phase is Phase.FAILED:
-        assert world.status.reason in ENDS
-    else:
-        assert world.status.phase is Phase.RUNNING, world.status
+    trains_or_says_why(world)
 
 
 @settings(max_examples=25, derandomize=True, deadline=None)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from rtj_api.messages import RankBeat
 from rtj_trainer.beats import BeatReader, BeatRecord
 from rtj_trainer.beats.record import record_paths
@@ -163,18 +165,12 @@ def _beat(rank: _Rank, number: int, now: float) -> RankBeat:
     record = rank.record
     if record is None:
         return base
-    return RankBeat(
-        local_rank=base.local_rank,
-        rank=base.rank,
-        pid=base.pid,
-        alive=base.alive,
-        round=base.round,
-        age_seconds=base.age_seconds,
+    return replace(
+        base,
         step=record.step,
         phase=record.phase,
         checkpoint_step=record.checkpoint_step,
         iteration=record.iteration,
-        done=base.done,
         saved=record.saved,
         error=record.error,
         error_iteration=record.error_iteration,
