@@ -48,6 +48,7 @@ Step = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Seconds = Annotated[float, Meta(ge=-1e9, le=1e9)]
 # Until the year 2242.
 Unix = Annotated[float, Meta(ge=0, le=2**33)]
+Capabilities = Annotated[tuple[Annotated[str, Meta(max_length=63)], ...], Meta(max_length=64)]
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", omit_defaults=True):
@@ -72,6 +73,8 @@ class Hello(Frame, frozen=True, kw_only=True, tag="hello"):
     incarnation: Natural = 0
     # operator: leaseTransitions of its leadership; a lower one than seen before is refused
     epoch: Natural = 0
+    # What this side understands beyond the protocol's version; unknown ones are ignored.
+    capabilities: Capabilities = ()
 
 
 class Challenge(Frame, frozen=True, kw_only=True, tag="challenge"):
@@ -92,6 +95,7 @@ class Welcome(Frame, frozen=True, kw_only=True, tag="welcome"):
 
     protocol: Natural
     coordinator_incarnation: Natural = 0
+    capabilities: Capabilities = ()
 
 
 class Refused(Frame, frozen=True, kw_only=True, tag="refused"):
@@ -177,6 +181,10 @@ class Beat(Frame, frozen=True, kw_only=True, tag="beat"):
     exits: Annotated[tuple[ExitReport, ...], Meta(max_length=MAX_FAULTS)] = ()
     # Pod is being stopped (SIGTERM received); wants to save and leave.
     terminating: bool = False
+    # Only on the link to a standby coordinator: the incarnation of the coordinator that the worker
+    # obeys, and seconds since it last heard it (-1: it never has).
+    obeys_incarnation: Index = -1
+    coordinator_silent_seconds: Seconds = -1.0
 
 
 # --- coordinator -> worker ---------------------------------------------------------------------
@@ -206,6 +214,9 @@ class WorkerDirective(Frame, frozen=True, kw_only=True, tag="worker_directive"):
     in_process: bool = True
     # The run as the job's history sees it, for the termination message.
     round: Natural = 0
+    # Address of the standby coordinator to which the worker keeps a second, light link; "": none.
+    standby_host: Word = ""
+    standby_incarnation: Natural = 0
 
 
 # --- operator -> coordinator -------------------------------------------------------------------
@@ -233,6 +244,11 @@ class JobDirective(Frame, frozen=True, kw_only=True, tag="job_directive"):
     rank_timeout_seconds: Seconds = 600.0
     initial_rank_timeout_seconds: Seconds = 1800.0
     in_process: bool = True
+    # False: to a standby coordinator, which admits these pods and directs none of them.
+    active: bool = True
+    # Where the standby of this coordinator listens, for the workers; "": there is none.
+    standby_host: Word = ""
+    standby_incarnation: Natural = 0
 
 
 # --- coordinator -> operator -------------------------------------------------------------------
@@ -252,6 +268,9 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     launcher: LauncherState = LauncherState()
     terminating: bool = False
     step: Step = -1
+    # As the worker's beat to a standby coordinator has them (see Beat).
+    obeys_incarnation: Index = -1
+    coordinator_silent_seconds: Seconds = -1.0
 
 
 class FaultReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -279,10 +298,19 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     detected_unix: Unix = 0.0
     # Seconds from the last sign of life of the suspect to the detection.
     detected_seconds: Seconds = 0.0
+    # Seconds from the last step that all ranks completed to the detection: training has stood still
+    # since then, whoever noticed when. -1: no step was seen.
+    stalled_seconds: Seconds = -1.0
+    # The process ended before it made a step in its round: it failed while it started or loaded.
+    before_step: bool = False
+    # Seconds for which the coordinator holds the next round back, since starts failed in a row.
+    backoff_seconds: Seconds = 0.0
     # Highest step reached before the fault, and the step training resumed from (-1: not yet).
     step: Step = -1
     resumed_step: Step = -1
-    # Seconds from detection to the first step beyond the highest before; None: not yet.
+    # Seconds from detection to the first step completed afterwards, and to the first one beyond the
+    # highest before; None: not yet.
+    resumed_seconds: Seconds | None = None
     recovered_seconds: Seconds | None = None
     # Slot of the spare that took the position, -1 if none did (yet).
     replaced_by_slot: Index = -1
@@ -313,6 +341,8 @@ class JobView(Frame, frozen=True, kw_only=True, tag="job_view"):
     step: Step = -1
     highest_step: Step = -1
     checkpoint_step: Step = -1
+    # Seconds since `step` last grew; -1 before the first step.
+    step_age_seconds: Seconds = -1.0
     # Number of training ranks that beat now, and how many there should be.
     ranks_training: Natural = 0
     # Counters of this coordinator incarnation.
@@ -323,6 +353,8 @@ class JobView(Frame, frozen=True, kw_only=True, tag="job_view"):
     outcome: Outcome = Outcome()
     restart: Natural = 0
     refused_hellos: Natural = 0
+    # A standby's view: whom it hears, and what they hear of the coordinator.
+    standby: bool = False
 
 
 WorkerSocketFrame = Hello | Challenge | Proof | Welcome | Refused | Beat | WorkerDirective

@@ -105,6 +105,15 @@ class Node(Rung):
     )
 
 
+class Coordinator(ApiModel):
+    """The CPU pod that hears the workers, gives out positions and holds the rendezvous."""
+
+    standby: bool = Field(
+        default=True,
+        description="Keep a second coordinator on another node, which takes over in seconds.",
+    )
+
+
 class Progress(ApiModel):
     """When restarts stop being worth it."""
 
@@ -131,6 +140,7 @@ class Resilience(ApiModel):
     pod: Rung = Field(default_factory=Rung)
     node: Node = Field(default_factory=Node)
     gang: Rung = Field(default_factory=Rung)
+    coordinator: Coordinator = Field(default_factory=Coordinator)
     progress: Progress = Field(default_factory=Progress)
 
 

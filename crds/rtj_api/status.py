@@ -186,6 +186,9 @@ class CoordinatorStatus(ApiModel):
     incarnation: int = 0
     # Its pod has been seen: if it is missing now, it is lost and not still to be made.
     seen: bool = False
+    # Incarnation of the standby that waits to take over; 0: none is wanted.
+    standby_incarnation: int = 0
+    standby_seen: bool = False
     # Highest FaultReport number absorbed from this incarnation.
     absorbed_fault: int = 0
     # Counters of this incarnation as last absorbed; the difference is added to `restarts`.

@@ -28,6 +28,8 @@ class CreatePod:
     role: Literal["worker", "coordinator"]
     slot: int
     incarnation: int
+    # A coordinator that waits to take over from the one that counts.
+    standby: bool = False
     # Zone label value the pod must land in, "" for any; nodes it must not land on (names).
     zone: str = ""
     excluded_nodes: tuple[str, ...] = ()
@@ -49,6 +51,8 @@ class SendDirective:
     the sender sets its own leadership's epoch and the next number."""
 
     directive: JobDirective
+    # To the standby coordinator instead of the one that counts.
+    standby: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,12 @@ class Observation:
     view_connected: bool = False
     # Seconds since the view socket was last open, 0 while it is.
     view_lost_seconds: float = 0.0
+    # The same of the standby coordinator that status names.
+    standby_view: JobView | None = None
+    standby_connected: bool = False
+    # leaseTransitions of this leadership, and how long before it nobody led.
+    epoch: int = 0
+    unled_seconds: float = 0.0
     # Cluster-wide counts for the circuit breaker: ready and not ready nodes matching the profile.
     matching_nodes: int = 0
     matching_nodes_bad: int = 0
