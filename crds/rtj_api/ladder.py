@@ -24,10 +24,12 @@ class FaultClass(StrEnum):
 
     APPLICATION = "Application"  # an exception that NVRx's in-process restart answered
     PROCESS_DIED = "ProcessDied"  # a training process ended other than with exit code 0
+    START_FAILED = "StartFailed"  # a training process ended before it made a step
     HANG = "Hang"  # no step for too long, or a silent worker that came back
     OUT_OF_MEMORY = "OutOfMemory"  # killed for want of memory; a whole container: from Pod on
     POD_DIED = "PodDied"  # ft_launcher or a container ended, the node is fine
     DISPLACED = "Displaced"  # evicted, preempted, drained; deleted by hand: from Pod on
+    ADMISSION_FAILED = "AdmissionFailed"  # the kubelet refused the pod, for want of a device say
     NODE_LOST = "NodeLost"  # node not ready or gone, or a pod out of reach
     HARDWARE = "Hardware"  # reserved: nothing reports it yet
     CONTROL_LOST = "ControlLost"  # the coordinator pod or nvrx-control ended

@@ -43,6 +43,7 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended"  # spec.suspend is true
     SUSPENDING = "Suspending"  # ranks are saving and leaving
     RESUMED = "Resumed"  # spec.suspend went back to false
+    SPEC_CHANGED = "SpecChanged"  # the spec was edited: ranks save and leave, a new run follows
     TRAINING_FINISHED = "TrainingFinished"  # every rank reached the end
     # spec problems
     INVALID_SPEC = "InvalidSpec"  # the message names the field and what to write
@@ -66,7 +67,9 @@ class Reason(StrEnum):
     SPARE_MISSING = "SpareMissing"  # training is complete, but a slot has no running pod
     WORKER_MISSING = "WorkerMissing"  # fewer pods run than train
     COORDINATOR_MISSING = "CoordinatorMissing"  # all workers run, the coordinator does not
-    NODES_UNREACHABLE = "NodesUnreachable"  # most nodes look not ready at once, and no view arrives
+    NODES_UNREACHABLE = "NodesUnreachable"  # most nodes look bad at once: nothing is given up
+    STANDBY_MISSING = "StandbyMissing"  # training is complete, but no standby coordinator runs
+    CHILD_UNREADABLE = "ChildUnreadable"  # a Service, Secret or policy cannot be read or written
     # Failed
     RESTART_BUDGET_EXCEEDED = "RestartBudgetExceeded"  # no rung has recoveries left in its window
     NO_PROGRESS = "NoProgress"  # recoveries brought no new step

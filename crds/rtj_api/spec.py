@@ -65,11 +65,15 @@ class Heartbeat(ApiModel):
     )
 
 
-class Rung(ApiModel):
+class RungLimits(ApiModel):
     """Budget and deadline of one rung."""
 
     limit: Annotated[int, Field(ge=0, le=1000)] = Field(
         default=10, description="Recoveries of this rung allowed within the window."
+    )
+    limit_per_100_nodes: Annotated[int, Field(ge=0, le=20)] = Field(
+        default=2,
+        description="The limit grows to this many for each 100 nodes of the job; 0: it does not.",
     )
     window_seconds: PositiveSeconds = Field(
         default=3600, description="Length of the sliding window."
@@ -80,7 +84,7 @@ class Rung(ApiModel):
     )
 
 
-class InProcess(Rung):
+class InProcess(RungLimits):
     """Rung 1: NVRx restarts the training function inside living processes."""
 
     enabled: bool = Field(default=True, description="false: exceptions end the process (rung 2).")
@@ -89,7 +93,7 @@ class InProcess(Rung):
     )
 
 
-class InJob(Rung):
+class InJob(RungLimits):
     """Rung 2: all training processes restart in their pods."""
 
     limit: Annotated[int, Field(ge=0, le=1000)] = Field(
@@ -97,11 +101,20 @@ class InJob(Rung):
     )
 
 
-class Node(Rung):
+class Node(RungLimits):
     """Rung 4: the node is excluded for the job and a spare or a new worker takes over."""
 
     strikes: Annotated[int, Field(ge=1, le=100)] = Field(
         default=3, description="Soft faults of one node in the window that exclude it."
+    )
+
+
+class Displaced(RungLimits):
+    """Evictions, preemptions and deletions, which blame nobody as long as they are rare."""
+
+    limit: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default=30,
+        description="Displacements within the window; further ones count as faults of the pod.",
     )
 
 
@@ -137,9 +150,10 @@ class Resilience(ApiModel):
     heartbeat: Heartbeat = Field(default_factory=Heartbeat)
     in_process: InProcess = Field(default_factory=InProcess)
     in_job: InJob = Field(default_factory=InJob)
-    pod: Rung = Field(default_factory=Rung)
+    pod: RungLimits = Field(default_factory=RungLimits)
     node: Node = Field(default_factory=Node)
-    gang: Rung = Field(default_factory=Rung)
+    displaced: Displaced = Field(default_factory=Displaced)
+    gang: RungLimits = Field(default_factory=RungLimits)
     coordinator: Coordinator = Field(default_factory=Coordinator)
     progress: Progress = Field(default_factory=Progress)
 

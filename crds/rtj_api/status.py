@@ -17,6 +17,7 @@ FORMAT: Final = 1
 HISTORY_MAX: Final = 20
 PENDING_MAX: Final = 512
 EXCLUDED_MAX: Final = 64
+STRIKES_MAX: Final = 256
 
 Text = Annotated[str, Field(max_length=4096)]
 Name = Annotated[str, Field(max_length=253)]
@@ -93,9 +94,18 @@ class Recovery(ApiModel):
     rank: int | None = None
     reason: Text = ""
     detected_time: Time
-    # Sub-second clock readings (Unix seconds) behind the seconds in history.
+    # Clock readings (Unix seconds) behind the seconds in history: the last step that the ranks made
+    # before the fault (0: none was seen), the detection, the decision, and the first step made
+    # afterwards (0: not yet).
+    stalled_unix: float = 0.0
     detected_unix: float = 0.0
+    decided_unix: float = 0.0
+    resumed_unix: float = 0.0
     detected_seconds: float = 0.0
+    # Seconds since the decision in which fewer pods ran than train, and since when they do (0: all
+    # run).
+    waited_seconds: float = 0.0
+    waiting_unix: float = 0.0
     deadline_time: Time
     # Highest step when the fault was detected: one beyond it ends the recovery.
     step: int = -1
@@ -109,6 +119,22 @@ class Recovery(ApiModel):
     round: int = -1
 
 
+class LostTime(ApiModel):
+    """The seconds that one fault took from training, by what they were spent on. They add up to
+    the time from the last step before the fault to the first step beyond it."""
+
+    # Until the fault was known.
+    detect_seconds: float = 0.0
+    # Until its recovery was reserved.
+    decide_seconds: float = 0.0
+    # Fewer pods ran than train: a machine, an image or a pod was missing.
+    wait_seconds: float = 0.0
+    # Until ranks made steps again.
+    restart_seconds: float = 0.0
+    # Steps that had been made before.
+    replay_seconds: float = 0.0
+
+
 class HistoryEntry(ApiModel):
     """A recovery that ended."""
 
@@ -116,6 +142,9 @@ class HistoryEntry(ApiModel):
     rung: Rung
     fault_class: FaultClass = Field(validation_alias="class", serialization_alias="class")
     suspect: Name = ""
+    suspect_uid: Annotated[str, Field(max_length=64)] = Field(
+        default="", validation_alias="suspectUID", serialization_alias="suspectUID"
+    )
     slot: int | None = None
     rank: int | None = None
     reason: Text = ""
@@ -125,6 +154,7 @@ class HistoryEntry(ApiModel):
     # From the detection to the first new step; None when a higher rung had to follow.
     recovered_seconds: float | None = None
     lost_steps: int | None = None
+    lost: LostTime | None = None
 
 
 class PendingSignal(ApiModel):
@@ -140,6 +170,9 @@ class ExcludedNode(NodeRef):
 
     reason: Text = ""
     since: Time
+    # What speaks against it while the cluster confirms nothing: a worker on it was silent, or faults
+    # came there again and again. Suspicion passes with time.
+    suspicion: Literal["", "Silence", "Faults"] = ""
     # The cluster confirmed the fault (node not ready, unknown or deleted).
     confirmed: bool = False
     # Our taint is to be on the node; never without confirmation.
@@ -150,7 +183,7 @@ class NodesStatus(ApiModel):
     """Nodes and the job's opinion of them."""
 
     excluded: Annotated[tuple[ExcludedNode, ...], Field(max_length=EXCLUDED_MAX)] = ()
-    # Node -> times (RFC 3339) of the soft faults in the window that name it alone as suspect.
+    # UID of a node -> times (RFC 3339) of the faults in the window that name it alone as suspect.
     strikes: Annotated[
         dict[Name, Annotated[tuple[Time, ...], Field(max_length=100)]], Field(max_length=1024)
     ] = Field(default_factory=dict[str, tuple[str, ...]])
@@ -175,6 +208,8 @@ class Goodput(ApiModel):
     lost: Annotated[dict[Rung, float], Field(max_length=8)] = Field(
         default_factory=dict[Rung, float]
     )
+    # The same seconds by what they were spent on.
+    parts: LostTime = Field(default_factory=LostTime)
     # Unix seconds up to which `lost` counts: no moment is lost to two recoveries.
     lost_until_unix: float = 0.0
     summary: Annotated[str, Field(max_length=16)] = ""
@@ -216,6 +251,10 @@ class ResilientTrainingJobStatus(ApiModel):
     round: int = -1
     # In-job restarts asked of the coordinator (JobDirective.restart).
     restart_requests: int = 0
+    # Hash of what the run was made from; another one of the spec means that it was edited since.
+    run_spec_hash: Annotated[str, Field(max_length=64)] = ""
+    # Leadership (leaseTransitions) under which the clocks in this status run.
+    epoch: int = 0
     start_time: Time | None = None
     first_step_time: Time | None = None
     completion_time: Time | None = None
@@ -238,6 +277,8 @@ class ResilientTrainingJobStatus(ApiModel):
     windows: Annotated[
         dict[Rung, Annotated[tuple[Time, ...], Field(max_length=1001)]], Field(max_length=8)
     ] = Field(default_factory=dict[Rung, tuple[str, ...]])
+    # Times (RFC 3339) of the displacements in their window.
+    displacements: Annotated[tuple[Time, ...], Field(max_length=4097)] = ()
     pending: Annotated[tuple[PendingSignal, ...], Field(max_length=PENDING_MAX)] = ()
     history: Annotated[tuple[HistoryEntry, ...], Field(max_length=HISTORY_MAX)] = ()
     nodes: NodesStatus = Field(default_factory=NodesStatus)

@@ -5,14 +5,16 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from docs.generate import figures, reference
+from docs.generate import figures, reference, transitions
 from docs.generate.markdown import with_block
 
 ROOT: Final = Path(__file__).parents[2]
 README: Final = ROOT / "README.md"
+CONCEPTS: Final = ROOT / "docs" / "concepts.md"
 REFERENCE: Final = ROOT / "docs" / "reference.md"
 RESULTS: Final = ROOT / "bench" / "results" / "main-job.json"
 LADDER: Final = "ladder"
+TRANSITIONS: Final = "transitions"
 
 
 def pages() -> dict[Path, str]:
@@ -20,6 +22,9 @@ def pages() -> dict[Path, str]:
     readme = README.read_text(encoding="utf-8")
     return {
         REFERENCE: reference.text(),
+        CONCEPTS: with_block(
+            CONCEPTS.read_text(encoding="utf-8"), TRANSITIONS, transitions.diagram()
+        ),
         README: with_block(readme, LADDER, figures.block(RESULTS)),
     }
 

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from docs.generate import measures, specification
+from docs.generate import measures, specification, transitions
 from docs.generate.comments import Word, words
 from docs.generate.markdown import table
 from rtj_api import names
 from rtj_api.crd import COLUMNS
 from rtj_api.ladder import FaultClass, Rung
 from rtj_api.reasons import ConditionType, EventReason, Phase, Reason
-from rtj_operator.policy.faults import ENTRY
+from rtj_operator.policy.incident.transitions import entry
 from rtj_operator.settings import Settings
 
 # What a column shows; each must be here.
@@ -58,6 +58,8 @@ def text() -> str:
         _section("Events", "", _plain(("reason", "when"), words(EventReason))),
         _section("Rungs", "", _plain(("rung", "what happens"), words(Rung))),
         _section("Fault classes", _CLASSES, _classes()),
+        _section("Transitions", _TRANSITIONS, transitions.rows()),
+        transitions.words_of_table(),
         _section("Metrics of the operator", "", measures.operator()),
         _section("Metrics of a coordinator", "", measures.coordinator()),
         _section("Metrics of a worker", "", measures.agent()),
@@ -80,6 +82,10 @@ _CONDITIONS: Final = "For example `kubectl wait --for=condition=Running rtj/NAME
 _CLASSES: Final = (
     "A fault enters the ladder at the rung of its class. It climbs when that rung brings no new "
     "step before its deadline, or has no recovery left in its window."
+)
+_TRANSITIONS: Final = (
+    "What follows from a fault. The first row that fits counts. A lost pod is replaced whatever its "
+    "class, and a job that has made no step yet spends no budget."
 )
 _SETTINGS: Final = "Environment of the operator; the chart sets them."
 
@@ -107,9 +113,10 @@ def _reasons() -> str:
 
 
 def _classes() -> str:
-    entry: dict[str, StrEnum] = {fault.value: rung for fault, rung in ENTRY.items()}
-    found = words(FaultClass)
-    rows = ((f"`{word.value}`", word.meaning, str(entry[word.value])) for word in found)
+    rows = (
+        (f"`{word.value}`", word.meaning, str(entry(FaultClass(word.value))))
+        for word in words(FaultClass)
+    )
     return table(("class", "when", "enters at"), rows)
 
 

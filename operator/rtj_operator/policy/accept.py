@@ -7,7 +7,6 @@ from rtj_operator.policy.decision import Decision, EmitEvent
 from rtj_operator.policy.observation import Observation
 from rtj_operator.policy.plan import Plan, changed
 from rtj_operator.policy.times import rfc3339
-from rtj_operator.render.profiles import unknown_instance_type
 
 
 def accept(seen: Observation) -> Plan | Decision:
@@ -45,7 +44,8 @@ def _problem(seen: Observation) -> tuple[Reason, str] | None:
             f"{NAME_MAX_LENGTH}: create the job under a shorter name."
         )
     if seen.profile is None:
-        return Reason.UNKNOWN_INSTANCE_TYPE, unknown_instance_type(job.spec.instance_type)
+        text = seen.profile_problem or f"spec.instanceType {job.spec.instance_type} has no profile."
+        return Reason.UNKNOWN_INSTANCE_TYPE, text
     return (Reason.INVALID_SPEC, job.problem) if job.problem else None
 
 

@@ -1,113 +1,66 @@
 """The operator's brain: one snapshot in, the next status and the effects out.
 
-The order of the rules is behaviour. First whatever ends the job, so that no recovery starts on
-its way out, and what broke before is counted; then what happened since the last look, control
-before workers, since a lost coordinator explains silent workers; then what is overdue; last what
+A pass goes one way. First whatever ends, rests or starts the job, so that no recovery starts on its
+way out. Then `signals` gathers everything that tells of a fault into one batch, and `incident`
+judges that batch: what opens, joins or ends an incident, and which rung follows. Last comes what
 people read. Effects follow from the status so decided, never from a rule's memory of this pass, so
 that after a crash between status write and effect the next pass finds the same left to do.
 """
 
-from collections import Counter
-from dataclasses import replace
 from typing import Final
 
-from rtj_operator.policy import (
-    absorb,
-    accept,
-    available,
-    closing,
-    control,
-    directive,
-    ladder,
-    lifecycle,
-    nodes,
-    pending,
-    phase,
-    progress,
-    recovery,
-    repeats,
-    stop,
-    workers,
-)
-from rtj_operator.policy.decision import Action, Decision, EmitEvent
+from rtj_operator.policy import clocks, incident, lifecycle, nodes, shown, wanted
+from rtj_operator.policy.accept import accept
+from rtj_operator.policy.decision import Action, Decision
 from rtj_operator.policy.observation import Observation
 from rtj_operator.policy.plan import Plan, Rule
+from rtj_operator.policy.signals.gather import gather, keep_clocks
 
-# Events of one kind that are told singly in one pass.
-ALIKE_MAX: Final = 3
-
-RULES: Final[tuple[Rule, ...]] = (
-    closing.take_in,
-    stop.complete,
-    stop.leave,
-    lifecycle.begin,
-    progress.first_step,
-    control.meet,
-    control.replace_lost,
-    workers.meet,
-    absorb.reports,
-    absorb.lost_pods,
-    recovery.end_recovered,
-    repeats.exclude_proven,
-    nodes.confirm,
-    stop.await_gang,
-    ladder.climb_overdue,
+BEFORE_FAULTS: Final[tuple[Rule, ...]] = (
+    *lifecycle.RULES,
+    *wanted.RULES_BEFORE_FAULTS,
+    incident.follow_restarted_process,
+)
+AFTER_FAULTS: Final[tuple[Rule, ...]] = (
     nodes.release,
-    control.let_loose,
-    workers.let_loose,
-    available.nodes_available,
-    phase.degraded,
-    phase.running,
-    phase.workers,
-    phase.conclude,
-    progress.observe,
-    stop.linger,
-    pending.sweep,
+    *wanted.RULES_AFTER_FAULTS,
+    *shown.RULES,
+    lifecycle.wake_for_end,
+    clocks.stop_all_at_rest,
+    lifecycle.remember_epoch,
 )
 
 
 def decide(observation: Observation) -> Decision:
     """What status the job has now and what is to be done; pure, and the same for the same input."""
-    plan = accept.accept(observation)
+    plan = accept(observation)
     if isinstance(plan, Decision):
         return plan
-    for rule in RULES:
+    for rule in BEFORE_FAULTS:
+        plan = rule(plan)
+    plan, batch = gather(plan)
+    plan = incident.take_in(plan, batch)
+    plan = keep_clocks(plan) if batch.faults else plan
+    plan = nodes.confirm(plan, batch)
+    plan = lifecycle.await_gang(plan)
+    incomplete = lifecycle.gang_is_incomplete(plan)
+    plan = incident.climb_overdue(plan, batch, gang_incomplete=incomplete)
+    for rule in AFTER_FAULTS:
         plan = rule(plan)
     return Decision(
         status=plan.status,
-        actions=(*told(plan.events), *effects(plan)),
+        actions=(*shown.fold_alike(plan.events), *effects(plan)),
         wake_after_seconds=_wake(plan),
         counted=plan.counted,
     )
 
 
-def told(events: tuple[EmitEvent, ...]) -> tuple[EmitEvent, ...]:
-    """The Events of a pass; of many of one kind the first, which says how many follow."""
-    kinds = Counter((event.type, event.reason) for event in events)
-    kept: list[EmitEvent] = []
-    for event in events:
-        kind = event.type, event.reason
-        more = kinds[kind] - 1
-        if more < ALIKE_MAX:
-            kept.append(event)
-        elif more and all((e.type, e.reason) != kind for e in kept):
-            text = f"{more + 1} at once; the first: {event.message}"
-            kept.append(replace(event, message=text[:1024]))
-    return tuple(kept)
-
-
 def effects(plan: Plan) -> tuple[Action, ...]:
     """What status wants and the cluster lacks, in order: whom to stop, then what to make."""
-    return (
-        *control.children(plan),
-        *directive.directive(plan),
-        *workers.deletions(plan),
-        *workers.creations(plan),
-        *nodes.taints(plan),
-        *nodes.releases(plan),
-        *stop.wind_down(plan),
-        *stop.expire(plan),
-    )
+    return tuple(action for find in EFFECTS for action in find(plan))
+
+
+EFFECTS: Final = (*wanted.EFFECTS, *nodes.EFFECTS, *lifecycle.EFFECTS)
 
 
 def _wake(plan: Plan) -> float | None:

@@ -1,11 +1,14 @@
 """What the rules hand from one to the next: the snapshot, the status as decided so far, the Events.
 
-A rule takes a Plan and gives a Plan. Everything a rule may ask about the job in more than one file
-is a property here, so that two rules never answer the same question differently.
+A rule takes a Plan and gives a Plan; what it must remember stands in the status. Everything that
+more than one file asks about the job is a property here, so that two rules never answer the same
+question differently.
 """
 
+import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -14,8 +17,7 @@ from rtj_api.ladder import Rung
 from rtj_api.messages import JobView, WorkerView
 from rtj_api.names import CONTAINER_TRAINER
 from rtj_api.reasons import ConditionType, EventReason
-from rtj_api.spec import ResilientTrainingJobSpec
-from rtj_api.spec import Rung as RungSpec
+from rtj_api.spec import ResilientTrainingJobSpec, RungLimits
 from rtj_api.status import Condition, ResilientTrainingJobStatus
 from rtj_operator.policy.decision import EmitEvent
 from rtj_operator.policy.observation import NodeObservation, Observation, PodObservation
@@ -41,8 +43,10 @@ class Plan:
     counted: tuple[tuple[str, str], ...] = ()
     # Unix seconds at which a deadline of a rule falls due.
     wakes: tuple[float, ...] = ()
-    # (signal, subject) of the signs seen in this pass; see `pending`.
-    signs: frozenset[tuple[str, str]] = frozenset()
+    # Indexes of the snapshot, each made once: name -> (what it was made from, the index).
+    memo: dict[str, tuple[object, Any]] = field(
+        default_factory=dict[str, tuple[object, Any]], compare=False, repr=False
+    )
 
     # --- writing ---
 
@@ -96,14 +100,33 @@ class Plan:
         return self.status.run > 0
 
     @property
+    def trained(self) -> bool:
+        """Whether the job has made a step at all; until then it starts."""
+        return self.status.first_step_time is not None
+
+    @property
     def stopping(self) -> bool:
-        """Ranks are asked to save and leave: to be suspended, or past the active deadline.
+        """Ranks are asked to save and leave: to be suspended, past the active deadline, or since
+        the run was made from another spec.
 
         A suspension once begun is brought to its end even if the user thinks better of it, since
         ranks that agreed to leave cannot be called back.
         """
         begun = any(entry.signal == "Suspending" for entry in self.status.pending)
-        return self.live and (self.spec.suspend or begun or self.past_active_deadline)
+        asked = self.spec.suspend or self.past_active_deadline or self.spec_changed
+        return self.live and (asked or begun)
+
+    @property
+    def spec_changed(self) -> bool:
+        """Whether the run was made from another spec than the present one. A job that was edited
+        between a suspension and a resume which came too fast to be seen apart is one such."""
+        pinned = self.status.run_spec_hash
+        return pinned != "" and pinned != self.spec_hash
+
+    @property
+    def spec_hash(self) -> str:
+        """Hash of what pods and ranks of a run are made from."""
+        return self._remember("spec_hash", self.spec, lambda: hash_of_run(self.spec))
 
     @property
     def past_active_deadline(self) -> bool:
@@ -132,7 +155,7 @@ class Plan:
         """Workers in training; pinned by the run, whatever the spec says meanwhile."""
         return self.status.workers.desired or self.spec.nodes
 
-    def rung_spec(self, rung: Rung) -> RungSpec:
+    def limits(self, rung: Rung) -> RungLimits:
         """Budget and deadline of a rung; InProcess to Gang only."""
         resilience = self.spec.resilience
         return {
@@ -154,29 +177,77 @@ class Plan:
         """Which incarnation of a slot counts."""
         return self.status.incarnations.get(str(slot), 0)
 
-    def workers(self) -> dict[int, PodObservation]:
+    def worker_pods(self) -> dict[int, PodObservation]:
         """Slot -> its pod of the incarnation that counts, if it exists."""
+        return self._remember("worker_pods", self.status.incarnations, self._index_worker_pods)
+
+    def _index_worker_pods(self) -> dict[int, PodObservation]:
+        reserved = {int(slot): n for slot, n in self.status.incarnations.items()}
         return {
             pod.slot: pod
             for pod in self.seen.pods
-            if pod.role == "worker" and pod.incarnation == self.incarnation(pod.slot)
+            if pod.role == "worker" and pod.incarnation == reserved.get(pod.slot, 0)
         }
 
-    def superseded(self) -> tuple[PodObservation, ...]:
-        """Worker and coordinator pods of another incarnation than the one that counts."""
-        return tuple(pod for pod in self.seen.pods if pod.incarnation != self._wanted(pod))
+    def running_workers(self) -> dict[int, PodObservation]:
+        """Those of them that do their work and are meant to go on."""
+        workers = self.worker_pods()
+        return self._remember(
+            "running_workers",
+            workers,
+            lambda: {slot: pod for slot, pod in workers.items() if runs(pod)},
+        )
 
-    def _wanted(self, pod: PodObservation) -> int:
-        if pod.role == "worker":
-            return self.incarnation(pod.slot)
-        return self.status.coordinator.incarnation
+    def pod_of_slot(self, slot: int | None) -> PodObservation | None:
+        """The worker pod that counts in a slot."""
+        return None if slot is None else self.worker_pods().get(slot)
+
+    def told_of(self, pod: PodObservation) -> WorkerView | None:
+        """What the view says of a worker pod."""
+        view = self.view
+        if view is None:
+            return None
+        found: dict[str, WorkerView] = self._remember(
+            "told_of", view, lambda: {worker.pod_uid: worker for worker in view.workers}
+        )
+        return found.get(pod.uid)
+
+    def _remember[T](self, name: str, source: object, make: Callable[[], T]) -> T:
+        known = self.memo.get(name)
+        if known is not None and known[0] is source:
+            return known[1]
+        made = make()
+        self.memo[name] = (source, made)
+        return made
+
+    def superseded(self) -> tuple[PodObservation, ...]:
+        """Worker and coordinator pods of another incarnation than those that count."""
+        workers = self.worker_pods()
+        kept = {pod.uid for pod in (self.coordinator, self.standby) if pod is not None}
+        return tuple(
+            pod
+            for pod in self.seen.pods
+            if pod.uid not in kept and (pod.role != "worker" or workers.get(pod.slot) is not pod)
+        )
 
     @property
     def coordinator(self) -> PodObservation | None:
         """The coordinator pod that counts, if it exists."""
-        wanted = self.status.coordinator.incarnation
-        pods = (pod for pod in self.seen.pods if pod.role == "coordinator")
-        return next((pod for pod in pods if pod.incarnation == wanted), None)
+        return self._coordinator_pod(self.status.coordinator.incarnation)
+
+    @property
+    def standby(self) -> PodObservation | None:
+        """The coordinator pod that waits to take over, if it is wanted and exists."""
+        wanted = self.status.coordinator.standby_incarnation
+        return self._coordinator_pod(wanted) if wanted else None
+
+    def _coordinator_pod(self, incarnation: int) -> PodObservation | None:
+        pods: tuple[PodObservation, ...] = self._remember(
+            "coordinators",
+            self.seen.pods,
+            lambda: tuple(pod for pod in self.seen.pods if pod.role == "coordinator"),
+        )
+        return next((pod for pod in pods if pod.incarnation == incarnation), None)
 
     @property
     def view(self) -> JobView | None:
@@ -215,6 +286,18 @@ class Plan:
 
 
 Rule = Callable[[Plan], Plan]
+
+
+def hash_of_run(spec: ResilientTrainingJobSpec) -> str:
+    """Hash of the fields that pods and ranks of a run are made from; 16 hex digits."""
+    # Without defaults, so that a version which adds a field makes no hash anew.
+    made_from = spec.model_dump(
+        mode="json",
+        include={"nodes", "processes_per_node", "instance_type", "storage", "template"},
+        exclude_defaults=True,
+    )
+    text = json.dumps(made_from, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def runs(pod: PodObservation | None) -> bool:

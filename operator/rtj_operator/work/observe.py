@@ -70,6 +70,7 @@ class Observer:
             now=time.time(),
             job=seen,
             profile=_profile(profile),
+            profile_problem=_profile_problem(seen, profile),
             pods=pods,
             nodes=self._nodes(seen, pods),
             claim=claim,
@@ -167,6 +168,12 @@ def _template_problem(job: Job, spec: ResilientTrainingJobSpec) -> str:
     return ""
 
 
+def _profile_problem(job: JobObservation, profile: profiles.Profile | None) -> str:
+    if job.spec is None or profile is not None:
+        return ""
+    return profiles.unknown_instance_type(job.spec.instance_type)
+
+
 def _profile(profile: profiles.Profile | None) -> ProfileObservation | None:
     if profile is None:
         return None
@@ -174,4 +181,5 @@ def _profile(profile: profiles.Profile | None) -> ProfileObservation | None:
         name=profile.name,
         processes_per_node=profile.processes_per_node,
         device=profile.device,
+        grace_seconds=float(pod_builder.DEFAULT_GRACE_SECONDS[profile.device]),
     )

@@ -33,7 +33,9 @@ def spec(**fields: Any) -> ResilientTrainingJobSpec:
         "instanceType": "cpu",
         "template": {"spec": {"containers": [{"name": "trainer", "image": "trainer"}]}},
     }
-    return ResilientTrainingJobSpec.model_validate(given | fields)
+    # Without a standby coordinator unless a case is about it: it would be one pod more everywhere.
+    resilience = {"coordinator": {"standby": False}} | fields.pop("resilience", {})
+    return ResilientTrainingJobSpec.model_validate(given | fields | {"resilience": resilience})
 
 
 def job(

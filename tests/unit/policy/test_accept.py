@@ -32,7 +32,11 @@ from tests.unit.policy import build
             {"name": "n" * 41}, {}, Reason.INVALID_SPEC, "41 characters", id="name too long"
         ),
         pytest.param(
-            {}, {"profile": None}, Reason.UNKNOWN_INSTANCE_TYPE, "p5.48xlarge", id="unknown machine"
+            {},
+            {"profile": None, "profile_problem": "write p5.48xlarge"},
+            Reason.UNKNOWN_INSTANCE_TYPE,
+            "p5.48xlarge",
+            id="unknown machine",
         ),
     ],
 )

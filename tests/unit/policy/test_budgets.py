@@ -3,7 +3,8 @@
 import pytest
 
 from rtj_api.ladder import Rung
-from rtj_operator.policy import budgets
+from rtj_operator.policy.incident import budgets
+from rtj_operator.policy.incident.transitions import Cost
 from rtj_operator.policy.times import rfc3339
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
@@ -35,13 +36,13 @@ def test_a_limit_of_zero_is_spent_from_the_start() -> None:
 def test_spending_forgets_what_left_the_window() -> None:
     windows = {Rung.POD: (rfc3339(NOW - 61), rfc3339(NOW - 1))}
     seen = build.running(TWO_IN_A_MINUTE, build.running_status(windows=windows))
-    plan = budgets.spend(build.plan(seen), Rung.POD)
+    plan = budgets.spend(build.plan(seen), Rung.POD, Cost.RUNG)
     assert plan.status.windows[Rung.POD] == (rfc3339(NOW - 1), rfc3339(NOW))
 
 
 def test_a_refund_undoes_spending_and_counting() -> None:
     plan = build.plan(build.running())
-    spent = budgets.spend(budgets.count(plan, Rung.IN_PROCESS), Rung.IN_PROCESS)
+    spent = budgets.spend(budgets.count(plan, Rung.IN_PROCESS), Rung.IN_PROCESS, Cost.RUNG)
     assert spent.status.restarts.summary == "1/0/0/0/0"
     back = budgets.refund(spent, Rung.IN_PROCESS)
     assert back.status.restarts.summary == "0/0/0/0/0"

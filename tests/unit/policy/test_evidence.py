@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from rtj_api.ladder import Rung
 from rtj_api.messages import TerminationMessage
-from rtj_operator.policy.evidence import finding
+from rtj_operator.policy.incident.transitions import Suspect, entry, higher
 from rtj_operator.policy.observation import ContainerObservation
+from rtj_operator.policy.signals.evidence import finding
 from tests.unit.policy import build
 
 SIDECAR = ContainerObservation(name="sidecar", state="running")
@@ -16,7 +18,11 @@ def found(pod: dict[str, Any], node: dict[str, Any]) -> str | None:
     nodes = {"n1": build.node("n1", **node)}
     plan = build.plan(build.running(nodes=nodes))
     result = finding(plan, build.pod(1, **pod))
-    return None if result is None else f"{result.fault_class} {result.rung}: {result.reason}"
+    if result is None:
+        return None
+    suspect = Suspect.NODE if result.off_node else Suspect.WORKER
+    rung = higher(entry(result.fault_class, suspect), Rung.POD)
+    return f"{result.fault_class} {rung}: {result.reason}"
 
 
 @pytest.mark.parametrize(
@@ -71,8 +77,8 @@ def found(pod: dict[str, Any], node: dict[str, Any]) -> str | None:
         pytest.param(
             {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no devices"},
             {},
-            "PodDied Pod: pod demo-worker-1-0 on node n1 ended (UnexpectedAdmissionError): "
-            "no devices",
+            "AdmissionFailed Pod: the kubelet of node n1 refused pod demo-worker-1-0 "
+            "(UnexpectedAdmissionError): no devices",
             id="kubelet refused it, without container statuses",
         ),
         pytest.param(

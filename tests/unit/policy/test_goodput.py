@@ -1,12 +1,14 @@
 """Share of the wall time in which new steps were made."""
 
+from typing import Any
+
 import pytest
 
-from rtj_api.ladder import Rung
+from rtj_api.ladder import FaultClass, Rung
 from rtj_api.messages import Outcome
-from rtj_api.status import Goodput
-from rtj_operator.policy import goodput
+from rtj_api.status import Goodput, Recovery
 from rtj_operator.policy.decide import decide
+from rtj_operator.policy.shown import goodput
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
 
@@ -23,14 +25,71 @@ def test_lost_time_is_what_recoveries_took() -> None:
     assert got.summary == "90.0%"
 
 
+def recovery(rung: Rung, begin: float, **times: Any) -> Recovery:
+    """A recovery from a fault before which training made its last step at `begin`."""
+    detected = times.pop("detected", begin)
+    return Recovery(
+        number=1,
+        rung=rung,
+        fault_class=FaultClass.PROCESS_DIED,
+        detected_time="2027-01-15T08:00:00Z",
+        deadline_time="2027-01-15T08:00:00Z",
+        stalled_unix=begin,
+        detected_unix=detected,
+        **times,
+    )
+
+
 def test_before_the_first_step_nothing_is_lost() -> None:
     plan = build.plan(build.running(status=build.running_status(first_step_time=None)))
-    assert goodput.lose(plan, Rung.POD, NOW - 5, NOW) is plan
+    assert goodput.lose(plan, recovery(Rung.POD, NOW - 5), NOW) is plan
     assert goodput.observe(plan) is plan
     trains = build.plan(build.running())
-    lost = goodput.lose(trains, Rung.POD, NOW - 5, NOW + 1).status.goodput
+    lost = goodput.lose(trains, recovery(Rung.POD, NOW - 5), NOW + 1).status.goodput
     assert lost is not None
     assert lost.lost == {Rung.POD: 1.0}
+
+
+def test_lost_time_begins_at_the_last_step_whoever_noticed_when() -> None:
+    """Ranks stood still for 25 s before anybody knew."""
+    report = build.fault(
+        "worker",
+        recovered_seconds=5.3,
+        resumed_seconds=4.0,
+        detected_unix=NOW + 30,
+        detected_seconds=2.0,
+        stalled_seconds=25.0,
+    )
+    view = build.view(step=50, faults=(report,))
+    pods = (build.pod(0), build.pod(1, phase="Failed"), build.pod(2), build.coordinator())
+    status = decide(build.running(now=NOW + 100, view=view, pods=pods)).status
+    assert status.goodput is not None
+    assert sum(status.goodput.lost.values()) == pytest.approx(30.3)
+    (entry,) = status.history
+    assert entry.lost is not None
+    parts = entry.lost.model_dump()
+    assert sum(parts.values()) == pytest.approx(30.3)
+    assert parts["detect_seconds"] == pytest.approx(25.0)
+    assert status.goodput.parts.model_dump() == pytest.approx(parts)
+
+
+def test_the_parts_of_an_incident_add_up() -> None:
+    incident = recovery(
+        Rung.NODE,
+        NOW,
+        detected=NOW + 5,
+        decided_unix=NOW + 6,
+        waited_seconds=20.0,
+        resumed_unix=NOW + 30,
+    )
+    parts = goodput.parts_of(incident, NOW + 33)
+    assert parts.model_dump() == {
+        "detect_seconds": 5.0,
+        "decide_seconds": 1.0,
+        "wait_seconds": 20.0,
+        "restart_seconds": 4.0,
+        "replay_seconds": 3.0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -44,7 +103,7 @@ def test_before_the_first_step_nothing_is_lost() -> None:
 def test_no_moment_is_lost_twice(spans: list[tuple[float, float]], want: dict[Rung, float]) -> None:
     plan = build.plan(build.running())
     for rung, (begin, end) in zip((Rung.IN_JOB, Rung.POD), spans, strict=True):
-        plan = goodput.lose(plan, rung, NOW + begin, NOW + end)
+        plan = goodput.lose(plan, recovery(rung, NOW + begin), NOW + end)
     assert plan.status.goodput is not None
     assert plan.status.goodput.lost == want
 

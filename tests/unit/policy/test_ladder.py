@@ -10,7 +10,7 @@ from rtj_api.reasons import Phase, Reason
 from rtj_api.status import HistoryEntry, NodeRef, NodesStatus, Recovery, ResilientTrainingJobStatus
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.decision import CreatePod, DeletePod, SendDirective
-from rtj_operator.policy.ladder import above, higher
+from rtj_operator.policy.incident.transitions import higher
 from rtj_operator.policy.observation import Observation
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
@@ -26,22 +26,6 @@ def with_faults(
     return build.running(
         build.spec(**(spec or {})), status, view=build.view(faults=tuple(faults), **view)
     )
-
-
-@pytest.mark.parametrize(
-    ("rung", "slot", "want"),
-    [
-        pytest.param(Rung.IN_PROCESS, 1, Rung.IN_JOB, id="in-process, then in-job"),
-        pytest.param(Rung.IN_JOB, 1, Rung.POD, id="in-job, then the suspect's pod"),
-        pytest.param(Rung.IN_JOB, None, Rung.GANG, id="without a suspect no pod is blamed"),
-        pytest.param(Rung.POD, 1, Rung.NODE, id="pod, then node"),
-        pytest.param(Rung.NODE, 1, Rung.GANG, id="node, then gang"),
-        pytest.param(Rung.GANG, 1, Rung.FAILED, id="gang, then the end"),
-        pytest.param(Rung.FAILED, 1, Rung.FAILED, id="nothing after the end"),
-    ],
-)
-def test_above(rung: Rung, slot: int | None, want: Rung) -> None:
-    assert above(rung, slot) is want
 
 
 def test_higher_is_by_cost() -> None:
@@ -209,7 +193,7 @@ def test_a_script_that_fails_at_once_fails_the_job_with_its_last_words() -> None
     assert phases.index(Phase.FAILED) == 5, "after five recoveries without a step"
     assert seen.job.status.reason == Reason.NO_PROGRESS
     assert "boom" in seen.job.status.message
-    assert seen.job.status.restarts.summary == "0/2/0/0/3"
+    assert seen.job.status.restarts.summary == "0/5/0/0/0"
     assert seen.job.status.nodes.excluded == ()
     assert seen.job.status.nodes.strikes == {}, "a program's fault is no node's"
 

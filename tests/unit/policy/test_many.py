@@ -7,9 +7,9 @@ import pytest
 
 from rtj_api.ladder import FaultClass, Rung
 from rtj_api.messages import FaultReport
-from rtj_api.reasons import EventReason, Phase
+from rtj_api.reasons import ConditionType, EventReason, Phase, Reason
 from rtj_operator.policy.decide import decide
-from rtj_operator.policy.decision import Decision, EmitEvent
+from rtj_operator.policy.decision import Decision, EmitEvent, TaintNode
 from rtj_operator.policy.observation import Observation, PodObservation
 from tests.unit.policy import build, crowd
 from tests.unit.policy.build import NOW
@@ -28,7 +28,7 @@ def hit(lost: int, *, spec: dict[str, Any] | None = None, **fields: Any) -> Obse
 
 
 @pytest.mark.parametrize(
-    ("lost", "want_excluded"), [(1, 1), (2, 2), (12, 12), (17, 17), (21, 21), (32, 32), (40, 0)]
+    ("lost", "want_excluded"), [(1, 1), (2, 2), (12, 12), (17, 17), (21, 21), (31, 31)]
 )
 def test_one_break_is_one_recovery_however_many_it_takes(lost: int, want_excluded: int) -> None:
     decision, again = build.after(hit(lost))
@@ -41,6 +41,43 @@ def test_one_break_is_one_recovery_however_many_it_takes(lost: int, want_exclude
     assert status.coordinator.absorbed_fault == lost
     assert len(build.actions(decision, EmitEvent)) <= 9
     assert decide(again).status == status
+
+
+@pytest.mark.parametrize("lost", [32, 40, 63])
+@pytest.mark.parametrize("unready", [False, True])
+def test_half_or_more_lost_at_once_gives_nothing_up(lost: int, unready: bool) -> None:
+    """Neither while their nodes look ready, nor when the cluster does not hear them either."""
+    slots = range(lost)
+    around: dict[str, Any] = {"nodes": crowd.nodes(unready=slots if unready else ())}
+    decision, seen = build.after(hit(lost, **around))
+    for at in range(2, 300, 20):
+        decision, seen = build.after(replace(seen, now=NOW + at))
+        assert decision.status.phase is Phase.RECOVERING
+        assert decision.status.incarnations == {}
+        assert decision.status.nodes.excluded == ()
+        assert spent(decision) == {}
+        assert build.actions(decision, TaintNode) == []
+    degraded = next(c for c in decision.status.conditions if c.type == ConditionType.DEGRADED)
+    assert degraded.reason == Reason.NODES_UNREACHABLE
+
+
+def test_a_wave_that_opens_the_breaker_late_acquits_its_first_nodes() -> None:
+    """Thirty are judged before the others fall silent; none of them stays excluded."""
+    _, seen = build.after(hit(30, nodes=crowd.nodes()))
+    first, seen = build.after(replace(seen, now=NOW + 2))
+    assert len(first.status.nodes.excluded) == 30
+    slots = range(50)
+    view = crowd.view(silent=slots, faults=crowd.losses(slots))
+    decision = decide(replace(seen, view=view, now=NOW + 3))
+    assert decision.status.nodes.excluded == ()
+    assert len(decision.status.incarnations) == 30
+
+
+def test_lost_pods_are_replaced_in_spite_of_the_breaker_where_others_are_free() -> None:
+    """Two witnesses call them dead, and there is somewhere to go; no node is accused for it."""
+    decision = decide(hit(40, matching_nodes=120, matching_nodes_bad=40))
+    assert len(decision.status.incarnations) == 40
+    assert decision.status.nodes.excluded == ()
 
 
 def test_events_of_one_kind_are_told_together() -> None:
@@ -160,7 +197,7 @@ def test_spares_lost_together_cost_once_and_none_of_it_is_the_workers() -> None:
     assert len(decision.status.history) == 1
 
 
-@pytest.mark.parametrize("count", [8, 63])
+@pytest.mark.parametrize("count", [8, 31])
 def test_silent_workers_are_judged_side_by_side(count: int) -> None:
     slots = range(count)
     view = crowd.view(silent=slots, faults=crowd.losses(slots))

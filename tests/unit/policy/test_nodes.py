@@ -7,9 +7,9 @@ import pytest
 from rtj_api.names import TAINT_FAULTY
 from rtj_api.reasons import EventReason
 from rtj_api.status import EXCLUDED_MAX, ExcludedNode, ResilientTrainingJobStatus
-from rtj_operator.policy import nodes
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.decision import CreatePod, DeletePod, ReleaseNode, TaintNode
+from rtj_operator.policy.nodes import exclusion as nodes
 from tests.unit.policy import build
 from tests.unit.policy.build import NOW
 
@@ -118,10 +118,43 @@ def test_a_node_that_is_well_for_a_stable_period_is_released_in_two_steps() -> N
     assert build.told(third) == [EventReason.NODE_RELEASED]
 
 
-def test_a_node_that_only_a_beat_accused_stays_out() -> None:
-    _, seen = build.after(build.running(status=excluded(entry()), **cluster()))
-    later = build.running(status=seen.job.status, now=NOW + 10_000, **cluster())
-    assert [e.name for e in decide(later).status.nodes.excluded] == ["n9"]
+@pytest.mark.parametrize(
+    ("suspicion", "seconds", "want"),
+    [
+        pytest.param("Silence", 599, ["n9"], id="was silent, not long ago"),
+        pytest.param("Silence", 600, [], id="was silent, training has been stable since"),
+        pytest.param("Faults", 3599, ["n9"], id="its faults still count"),
+        pytest.param("Faults", 3600, [], id="its faults have left the window"),
+    ],
+)
+def test_suspicion_passes_with_time(suspicion: str, seconds: int, want: list[str]) -> None:
+    _, seen = build.after(build.running(status=excluded(entry(suspicion=suspicion)), **cluster()))
+    later = build.running(status=seen.job.status, now=NOW + seconds, **cluster())
+    assert [e.name for e in decide(later).status.nodes.excluded] == want
+
+
+def test_a_suspect_is_used_again_where_nothing_else_is_free() -> None:
+    """Last, and not before a dead node would be called not ready."""
+    since = "2027-01-15T07:59:00Z"
+    status = excluded(entry(suspicion="Silence", since=since)).model_copy(
+        update={"incarnations": {"1": 1}}
+    )
+    waits = build.pod(
+        1,
+        1,
+        phase="Pending",
+        node="",
+        created=NOW - 30,
+        unschedulable="Unschedulable: 0/4 nodes",
+        excluded_nodes=("n9",),
+    )
+    pods = (build.pod(0), waits, build.pod(2), build.coordinator())
+    early = build.running(status=status, pods=pods, now=NOW - 5, **cluster())
+    assert [e.name for e in decide(early).status.nodes.excluded] == ["n9"]
+    decision = decide(build.running(status=status, pods=pods, **cluster()))
+    assert decision.status.nodes.excluded == ()
+    assert decision.status.incarnations == {"1": 2}
+    assert EventReason.NODE_RELEASED in build.told(decision)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +171,7 @@ def test_exclusions_are_bounded_and_no_taint_is_forgotten(tainted: int, want_gon
         *(entry(n, confirmed=i < tainted, tainted=i < tainted) for i, n in enumerate(names))
     )
     seen = build.running(status=many, nodes=build.nodes("n0", "n1", "n2", "c", *names))
-    plan = nodes.exclude(build.plan(seen), "n1", "why")
+    plan = nodes.exclude(build.plan(seen), "n1", "why", "Silence")
     kept = [e.name for e in plan.status.nodes.excluded]
     assert kept == [n for n in (*names, "n1") if n != want_gone]
     told = plan.events[-1].message
@@ -149,7 +182,7 @@ def test_the_exclusion_of_a_node_that_is_gone_goes_even_if_it_was_tainted() -> N
     names = [f"m{i}" for i in range(EXCLUDED_MAX)]
     many = excluded(*(entry(n, confirmed=True, tainted=True) for n in names))
     seen = build.running(status=many, nodes=build.nodes("n0", "n1", "n2", "c", *names[:-1]))
-    plan = nodes.exclude(build.plan(seen), "n1", "why")
+    plan = nodes.exclude(build.plan(seen), "n1", "why", "Silence")
     assert [e.name for e in plan.status.nodes.excluded] == [*names[:-1], "n1"]
 
 

@@ -79,7 +79,7 @@ def test_superseded_pods_are_those_of_another_incarnation() -> None:
     pods = (build.pod(0), build.pod(1, 1), build.pod(1, 2), build.coordinator(3))
     plan = build.plan(build.running(status=status, pods=pods))
     assert [pod.name for pod in plan.superseded()] == ["demo-worker-1-1", "demo-coordinator-3"]
-    assert {slot: pod.incarnation for slot, pod in plan.workers().items()} == {0: 0, 1: 2}
+    assert {slot: pod.incarnation for slot, pod in plan.worker_pods().items()} == {0: 0, 1: 2}
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def ended(number: int, suspect: str, seconds: float | None = None, **fields: Any
         "rung": Rung.IN_JOB,
         "fault_class": FaultClass.PROCESS_DIED,
         "suspect": suspect,
+        "suspect_uid": f"{suspect}-uid" if suspect else "",
         "detected_time": TIME,
         "recovered_seconds": seconds,
     }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rtj_api.ladder import Rung
 from rtj_api.reasons import Phase, Reason
-from rtj_operator.policy.pending import CLOCKS_MAX
+from rtj_operator.policy.clocks import CLOCKS_MAX
 from rtj_operator.policy.times import unix
 from tests.unit.policy.build import spec
 from tests.unit.policy.world import World

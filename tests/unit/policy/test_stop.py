@@ -235,7 +235,9 @@ def test_ranks_that_do_not_leave_are_left_behind_after_the_grace() -> None:
 
 
 def test_ranks_on_gpus_have_more_time_to_save() -> None:
-    gpus = ProfileObservation(name="p5.48xlarge", processes_per_node=8, device="cuda")
+    gpus = ProfileObservation(
+        name="p5.48xlarge", processes_per_node=8, device="cuda", grace_seconds=600.0
+    )
     first, _ = build.after(build.running(build.spec(suspend=True), profile=gpus))
     assert first.wake_after_seconds == 600.0
 

@@ -1,20 +1,21 @@
 """Which worker pods should exist."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rtj_api.status import ExcludedNode
-from rtj_operator.policy import workers
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.decision import CreatePod, DeletePod
 from rtj_operator.policy.observation import PodObservation
+from rtj_operator.policy.wanted import worker_pods
 from tests.unit.policy import build
 
 
 def test_the_next_incarnation_is_above_status_and_every_live_pod() -> None:
     pods = (build.pod(0), build.pod(1, 5, deleting=True))
-    plan = workers.next_incarnations(build.plan(build.running(pods=pods)), (1,))
+    plan = worker_pods.next_incarnations(build.plan(build.running(pods=pods)), (1,))
     assert plan.status.incarnations == {"1": 6}
     assert plan.status.awaited == (1,)
 
@@ -111,3 +112,28 @@ def test_a_spare_that_was_given_up_and_is_wanted_again_was_not_lost(
     assert [d.uid for d in build.actions(decision, DeletePod)] == want_deleted
     assert (decision.status.history, decision.status.last_fault) == ((), None)
     assert decide(again).status == decision.status
+
+
+def test_a_name_that_an_earlier_job_s_dead_pod_holds_is_passed_over() -> None:
+    """Deleted and applied again: its old pod is Terminating on a dead node for as long as that."""
+    _, seen = build.after(build.observation())
+    held = replace(seen, occupied={1: 3}, coordinator_occupied=0)
+    decision, again = build.after(held)
+    made = build.actions(decision, CreatePod)
+    assert [(p.role, p.slot, p.incarnation) for p in made] == [
+        ("coordinator", 0, 1),
+        ("worker", 0, 0),
+        ("worker", 1, 4),
+        ("worker", 2, 0),
+    ]
+    assert decide(again).status == decision.status
+
+
+def test_a_child_that_cannot_be_read_is_told_and_holds_nothing_up() -> None:
+    pods = (build.pod(0), build.pod(1, phase="Failed"), build.pod(2), build.coordinator())
+    problems = {"NetworkPolicy/demo-ingress": "403 Forbidden"}
+    told = decide(build.running(child_problems=problems)).status
+    degraded = next(c for c in told.conditions if c.type == "Degraded")
+    assert (degraded.reason, "403" in degraded.message) == ("ChildUnreadable", True)
+    _, seen = build.after(build.running(child_problems=problems, pods=pods, view=None))
+    assert seen.job.status.incarnations == {"1": 1}

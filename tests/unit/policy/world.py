@@ -91,7 +91,7 @@ class World:
         seen = self.observe()
         decision = decide(seen)
         again = decide(replace(seen, job=replace(seen.job, status=decision.status)))
-        assert again.status == decision.status, "deciding twice must not differ"
+        assert not (differing := _differing(decision.status, again.status)), differing
         assert effects(again) == effects(decision), "effects must follow from status alone"
         if decision.status != self.status:
             self.writes += 1
@@ -317,6 +317,14 @@ class World:
         late = self.dark or (dead is not None and self.now - dead > UNREADY_AFTER_SECONDS)
         taints = ((TAINT_FAULTY, "job-uid", "NoSchedule"),) if machine.tainted else ()
         return node(machine.name, ready="Unknown" if late else "True", taints=taints)
+
+
+def _differing(
+    first: ResilientTrainingJobStatus, second: ResilientTrainingJobStatus
+) -> dict[str, tuple[object, object]]:
+    """Fields that a second decision about the same changes; it must not differ."""
+    one, two = first.model_dump(), second.model_dump()
+    return {name: (one[name], two[name]) for name in one if one[name] != two[name]}
 
 
 def _stored(status: ResilientTrainingJobStatus) -> ResilientTrainingJobStatus:
