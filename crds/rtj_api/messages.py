@@ -1,23 +1,27 @@
 """What agents, coordinator and operator say to each other: JSON over WebSocket, one struct a frame.
 
 Rules of the wire
-- Every frame is one of the tagged structs below (`"t"` names it). Unknown fields are ignored and
-  every field added later has a default, so that both sides can be of neighbouring versions. What
-  does not decode raises `msgspec.DecodeError` (ValidationError is one): log once per connection,
-  ignore the frame.
+- Every frame is one of the tagged structs below (`"t"` names it). Both sides can be of neighbouring
+  versions: every field added later has a default, unknown fields are ignored, unknown words of a
+  set that may grow are read as the word that `otherwise` names (see `rtj_api.tolerant`). What does
+  not decode raises `msgspec.DecodeError` (ValidationError is one): log once per connection, ignore
+  the frame.
 - Everything is level-triggered: a Beat, WorkerDirective, JobDirective and JobView each carry the
   whole state, so a lost or repeated frame changes nothing.
 - Times are ages in seconds as the sender sees them, never clock readings of another machine; the
   few `..._unix` fields are for people and for history.
 
 Handshake of both sockets (see `rtj_api.auth`): Hello -> Challenge -> Proof -> Welcome. A refused
-client gets Refused and the socket is closed.
+client gets Refused and the socket is closed. Hello and Challenge announce capabilities; between
+two sides that can, frames are sealed from the Welcome on.
 """
 
 from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
+
+from rtj_api.tolerant import Tolerant, otherwise
 
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
@@ -73,15 +77,17 @@ class Hello(Frame, frozen=True, kw_only=True, tag="hello"):
     incarnation: Natural = 0
     # operator: leaseTransitions of its leadership; a lower one than seen before is refused
     epoch: Natural = 0
-    # What this side understands beyond the protocol's version; unknown ones are ignored.
+    # What this side understands beyond the protocol's version (see `rtj_api.capabilities`); unknown
+    # ones are ignored.
     capabilities: Capabilities = ()
 
 
 class Challenge(Frame, frozen=True, kw_only=True, tag="challenge"):
-    """Server's nonce and its proof."""
+    """Server's nonce, what it understands, and its proof of all that was said so far."""
 
     nonce: Word
     proof: Word
+    capabilities: Capabilities = ()
 
 
 class Proof(Frame, frozen=True, kw_only=True, tag="proof"):
@@ -95,7 +101,6 @@ class Welcome(Frame, frozen=True, kw_only=True, tag="welcome"):
 
     protocol: Natural
     coordinator_incarnation: Natural = 0
-    capabilities: Capabilities = ()
 
 
 class Refused(Frame, frozen=True, kw_only=True, tag="refused"):
@@ -160,7 +165,9 @@ class LauncherState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     # parked: prepared, not started. starting/joining/training as far as the agent knows.
     # exited: ended by itself with exit_code. killed: ended by the agent.
-    state: Literal["parked", "joining", "training", "exited", "killed"] = "parked"
+    state: Annotated[
+        Literal["parked", "joining", "training", "exited", "killed"], otherwise("joining")
+    ] = "parked"
     run: Natural = 0
     position: Index = -1
     launch: Index = -1
@@ -195,8 +202,9 @@ class WorkerDirective(Frame, frozen=True, kw_only=True, tag="worker_directive"):
 
     # park: hold a prepared launcher. train: run the launcher with exactly this run, position and
     # launch; one running with others is killed hard first. leave: ranks agree, save and leave.
-    # exit: kill hard and end the agent with exit code 0.
-    state: Literal["park", "train", "leave", "exit"]
+    # exit: kill hard and end the agent with exit code 0. keep: never sent; an unknown state of a
+    # newer coordinator, on which the agent goes on as it is.
+    state: Annotated[Literal["park", "train", "leave", "exit", "keep"], otherwise("keep")]
     run: Natural = 0
     position: Index = -1
     launch: Index = -1
@@ -236,7 +244,7 @@ class JobDirective(Frame, frozen=True, kw_only=True, tag="job_directive"):
     # Pods excluded at once although still listed or running (their launcher is killed).
     excluded: Annotated[tuple[Word, ...], Meta(max_length=MAX_WORKERS)] = ()
     # none: train. save: agree, save, leave. now: kill hard, everything ends.
-    stop: Literal["none", "save", "now"] = "none"
+    stop: Annotated[Literal["none", "save", "now"], otherwise("none")] = "none"
     # Grows by one for each in-job restart that the operator asks for (a hang the ranks hide).
     restart: Natural = 0
     beat_interval_seconds: Seconds = 1.0
@@ -283,8 +291,12 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     number: Natural
     # exception: in-process restart seen. exit: a training process ended. hang: a rank monitor or
     # the wrapper ended one for silence. launcher: ft_launcher ended. worker: socket closed or beats
-    # stopped. control: nvrx-control ended.
-    kind: Literal["exception", "exit", "hang", "launcher", "worker", "control"]
+    # stopped. control: nvrx-control ended. An unknown kind is read as the one of which the least
+    # follows.
+    kind: Annotated[
+        Literal["exception", "exit", "hang", "launcher", "worker", "control"],
+        otherwise("exception"),
+    ]
     run: Natural = 0
     round: Natural = 0
     slot: Index = -1
@@ -321,7 +333,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     # succeeded: NVRx's last-member key and every rank's done mark. saved: every rank saved and
     # left. refused: a rank or ft_launcher said "do not restart" (exit 93).
-    state: Literal["none", "succeeded", "saved", "stopped", "refused"] = "none"
+    state: Annotated[
+        Literal["none", "succeeded", "saved", "stopped", "refused"], otherwise("none")
+    ] = "none"
     message: Text = ""
 
 
@@ -335,7 +349,7 @@ class JobView(Frame, frozen=True, kw_only=True, tag="job_view"):
     run: Natural = 0
     # Highest closed round of this run, -1 before the first.
     round: Index = -1
-    control: Literal["starting", "running", "dead"] = "starting"
+    control: Annotated[Literal["starting", "running", "dead"], otherwise("starting")] = "starting"
     workers: Annotated[tuple[WorkerView, ...], Meta(max_length=MAX_WORKERS)] = ()
     # Lowest completed step over the ranks in training; highest ever seen by this coordinator.
     step: Step = -1
@@ -361,8 +375,8 @@ WorkerSocketFrame = Hello | Challenge | Proof | Welcome | Refused | Beat | Worke
 ViewSocketFrame = Hello | Challenge | Proof | Welcome | Refused | JobDirective | JobView
 
 _encoder = msgspec.json.Encoder()
-_worker_decoder = msgspec.json.Decoder(WorkerSocketFrame)
-_view_decoder = msgspec.json.Decoder(ViewSocketFrame)
+WORKER_SOCKET: Final = Tolerant[WorkerSocketFrame](WorkerSocketFrame)
+VIEW_SOCKET: Final = Tolerant[ViewSocketFrame](ViewSocketFrame)
 
 
 def encode(frame: Frame) -> bytes:
@@ -372,12 +386,12 @@ def encode(frame: Frame) -> bytes:
 
 def decode_worker_socket(data: bytes | str) -> WorkerSocketFrame:
     """Decode a frame of the agent-coordinator socket; raises msgspec.DecodeError."""
-    return _worker_decoder.decode(data)
+    return WORKER_SOCKET.decode(data)
 
 
 def decode_view_socket(data: bytes | str) -> ViewSocketFrame:
     """Decode a frame of the coordinator-operator socket; raises msgspec.DecodeError."""
-    return _view_decoder.decode(data)
+    return VIEW_SOCKET.decode(data)
 
 
 class TerminationMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -389,6 +403,16 @@ class TerminationMessage(msgspec.Struct, frozen=True, kw_only=True, omit_default
     position: Index = -1
     # finished: told to exit after success. saved: after save and leave. stopped: told to exit or
     # SIGTERM. failed: the agent itself could not go on.
-    outcome: Literal["finished", "saved", "stopped", "failed"] = "stopped"
+    outcome: Annotated[Literal["finished", "saved", "stopped", "failed"], otherwise("stopped")] = (
+        "stopped"
+    )
     exit_code: ExitCode | None = None
     message: Text = ""
+
+
+_TERMINATION: Final = Tolerant[TerminationMessage](TerminationMessage)
+
+
+def decode_termination(data: bytes | str) -> TerminationMessage:
+    """Decode a termination message; raises msgspec.DecodeError."""
+    return _TERMINATION.decode(data)

@@ -8,7 +8,7 @@ import msgspec
 from pydantic import ValidationError
 
 from rtj_api import names
-from rtj_api.messages import TerminationMessage
+from rtj_api.messages import TerminationMessage, decode_termination
 from rtj_api.spec import ResilientTrainingJobSpec
 from rtj_api.status import FORMAT, ResilientTrainingJobStatus
 from rtj_operator.kube.objects import Condition, ContainerStatus, Job, Node, Pod
@@ -157,7 +157,7 @@ def _termination(containers: tuple[ContainerStatus, ...]) -> TerminationMessage 
 @functools.lru_cache(maxsize=1024)
 def _decode_termination(message: str) -> TerminationMessage | None:
     try:
-        return msgspec.json.decode(message, type=TerminationMessage)
+        return decode_termination(message)
     except msgspec.DecodeError as error:
         # Once a message: the cache remembers that it was told.
         log.info("termination message not understood, ignored: %s", error)

@@ -1,4 +1,7 @@
-"""The operator's end of one view socket: prove, then views in and the newest directive out.
+"""The operator's link to one coordinator: views in, and the newest directive out.
+
+Connected means that a view came on the present connection, and lately: what an earlier one told may
+be long over, and what is not understood tells nothing.
 
 A directive is sent when its content differs from the last one sent on this connection, so that a
 repeated decision costs nothing and a reconnect repeats it once. Epoch and number are set here.
@@ -15,29 +18,16 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from rtj_api import auth, names
-from rtj_api.messages import (
-    MAX_FRAME_VIEW_BYTES,
-    Challenge,
-    Frame,
-    Hello,
-    JobDirective,
-    JobView,
-    Proof,
-    Refused,
-    ViewSocketFrame,
-    Welcome,
-    decode_view_socket,
-    encode,
-)
+from rtj_api import names
+from rtj_api.messages import MAX_FRAME_VIEW_BYTES, JobDirective, JobView, ViewSocketFrame
 from rtj_operator import metrics
 from rtj_operator.bucket import Bucket
+from rtj_operator.work.view_socket import ViewError, ViewRefused, ViewSocket
 
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS: Final = 2.0
 HANDSHAKE_SECONDS: Final = 5.0
-SEND_SECONDS: Final = 5.0
 # A view comes at least every five seconds.
 SILENCE_SECONDS: Final = 12.0
 BACKOFF_FIRST_SECONDS: Final = 0.1
@@ -46,35 +36,12 @@ REFUSED_SECONDS: Final = 2.0
 # Pause after each frame: a coordinator sends five a second, and a tenant's own program that sends
 # more must not occupy the operator.
 GAP_SECONDS: Final = 0.05
-REASONS: Final = frozenset(
-    {
-        "bad-proof",
-        "wrong-job",
-        "protocol",
-        "stale-incarnation",
-        "not-expected",
-        "stale-epoch",
-    }
-)
 # News of steps alone may wait this long, so that training costs one pass a second at most.
 PROGRESS_SECONDS: Final = 1.0
 # What else is news is looked at at once, so often in a row and then once a second: each look may
 # be a write, and a tenant's coordinator could have news in every view.
 WAKE_BURST: Final = 10
 WAKE_REFILL_SECONDS: Final = 1.0
-
-
-class ViewError(Exception):
-    """The connection cannot be used; another one is tried."""
-
-
-class ViewRefused(ViewError):
-    """One side turned the other away; `reason` is a word of `messages.Refused`."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(f"{reason}: {message}")
-        # The other side's words must not make series of their own.
-        self.label = reason if reason in REASONS else "other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +56,16 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewState:
-    """What is known of a coordinator; `lost_seconds` since the socket was last open."""
+    """What is known of a coordinator."""
 
+    # The newest view, maybe of an earlier connection.
     view: JobView | None = None
+    # Views come, and this one is of the present connection.
     connected: bool = False
+    # Since that was last so.
     lost_seconds: float = 0.0
+    # What the coordinator announced; nothing while not connected.
+    capabilities: tuple[str, ...] = ()
 
 
 class ViewLink:
@@ -121,6 +93,7 @@ class ViewLink:
         self._view = view
         self._connected = False
         self._lost_at = time.monotonic()
+        self._capabilities: tuple[str, ...] = ()
         self._wanted: JobDirective | None = None
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -133,7 +106,12 @@ class ViewLink:
     def state(self) -> ViewState:
         """A snapshot."""
         lost = 0.0 if self._connected else time.monotonic() - self._lost_at
-        return ViewState(view=self._view, connected=self._connected, lost_seconds=lost)
+        return ViewState(
+            view=self._view,
+            connected=self._connected,
+            lost_seconds=lost,
+            capabilities=self._capabilities if self._connected else (),
+        )
 
     def start(self, session: aiohttp.ClientSession) -> None:
         """Begin to connect."""
@@ -175,92 +153,61 @@ class ViewLink:
     async def _serve(self, session: aiohttp.ClientSession) -> None:
         """One connection, from handshake to its end; always raises."""
         async with asyncio.timeout(CONNECT_SECONDS):
-            socket = await session.ws_connect(
+            opened = await session.ws_connect(
                 self._url, max_msg_size=MAX_FRAME_VIEW_BYTES, compress=0
             )
-        async with socket:
+        async with opened:
+            socket = ViewSocket(opened, self._complain, self._tell)
+            who = self.coordinator
             async with asyncio.timeout(HANDSHAKE_SECONDS):
-                await self._shake_hands(socket)
-            self._set_connected(True)
+                await socket.shake_hands(self._key, who.job_uid, who.incarnation, self.epoch)
+            self._capabilities = socket.capabilities
             sending = asyncio.create_task(self._send_directives(socket))
             try:
-                while True:
-                    async with asyncio.timeout(SILENCE_SECONDS):
-                        self._take(await self._receive(socket))
-                    await asyncio.sleep(GAP_SECONDS)
+                await self._receive_views(socket)
             finally:
                 sending.cancel()
 
-    async def _shake_hands(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        hello = encode(
-            Hello(
-                role="operator",
-                job_uid=self.coordinator.job_uid,
-                nonce=auth.new_nonce(),
-                epoch=self.epoch,
-            )
-        )
-        await socket.send_str(hello.decode())
-        challenge = await self._expect(socket, Challenge)
-        if not auth.proves(self._key, "server", hello, challenge.nonce, challenge.proof):
-            raise ViewRefused("bad-proof", "the coordinator does not know the job's key")
-        answer = Proof(proof=auth.proof(self._key, "client", hello, challenge.nonce))
-        await socket.send_str(encode(answer).decode())
-        welcome = await self._expect(socket, Welcome)
-        if welcome.coordinator_incarnation != self.coordinator.incarnation:
-            raise ViewRefused(
-                "stale-incarnation",
-                f"incarnation {welcome.coordinator_incarnation} answers in place of "
-                f"{self.coordinator.incarnation}",
-            )
+    async def _receive_views(self, socket: ViewSocket) -> None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(SILENCE_SECONDS) as silence:
+            while True:
+                view = self._view_of(await socket.receive())
+                if view is not None:
+                    self._accept(view)
+                    silence.reschedule(loop.time() + SILENCE_SECONDS)
+                await asyncio.sleep(GAP_SECONDS)
 
-    async def _expect[F: Frame](self, socket: aiohttp.ClientWebSocketResponse, kind: type[F]) -> F:
-        frame = await self._receive(socket)
-        if isinstance(frame, Refused):
-            raise ViewRefused(frame.reason, frame.message)
-        if not isinstance(frame, kind):
-            raise ViewError(f"{type(frame).__name__} where {kind.__name__} was due")
-        return frame
-
-    async def _receive(self, socket: aiohttp.ClientWebSocketResponse) -> ViewSocketFrame | None:
-        """The next frame; None for one that does not decode. Raises ViewError at the end."""
-        message = await socket.receive()
-        if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
-            raise ViewError(f"connection ended ({message.type.name})")
-        try:
-            return decode_view_socket(message.data)
-        except msgspec.DecodeError as error:
-            metrics.VIEW_BAD_FRAMES.inc()
-            self._complain(f"sent a frame that is not understood, ignored: {error}")
-            return None
-
-    async def _send_directives(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    async def _send_directives(self, socket: ViewSocket) -> None:
         sent: JobDirective | None = None
         try:
             while True:
                 self._news.clear()
                 if self._wanted is not None and self._wanted != sent:
                     sent = self._wanted
-                    frame = msgspec.structs.replace(
-                        sent, epoch=self.epoch, number=next(self._numbers)
+                    await socket.send(
+                        msgspec.structs.replace(sent, epoch=self.epoch, number=next(self._numbers))
                     )
-                    async with asyncio.timeout(SEND_SECONDS):
-                        await socket.send_str(encode(frame).decode())
                 await self._news.wait()
         except (aiohttp.ClientError, OSError, TimeoutError):
             # The receiving side then ends too, and the link connects anew.
             await socket.close()
 
-    def _take(self, frame: ViewSocketFrame | None) -> None:
-        if isinstance(frame, Refused):
-            raise ViewRefused(frame.reason, frame.message)
+    def _view_of(self, frame: ViewSocketFrame | None) -> JobView | None:
+        """The frame, if it is a view of this coordinator."""
         if not isinstance(frame, JobView):
-            return
+            return None
         if frame.coordinator_incarnation != self.coordinator.incarnation:
             self._complain(f"view of incarnation {frame.coordinator_incarnation} ignored")
+            return None
+        return frame
+
+    def _accept(self, view: JobView) -> None:
+        old, self._view = self._view, view
+        if not self._connected:
+            self._set_connected(True)
             return
-        old, self._view = self._view, frame
-        seconds = urgency(old, frame)
+        seconds = urgency(old, view)
         if seconds is not None:
             self._news_within(seconds)
 
@@ -272,6 +219,9 @@ class ViewLink:
     def _news_within(self, seconds: float) -> None:
         """Have the job looked at within that time, or as soon as it may be again."""
         self._wake(seconds or self._wakes.wait_seconds())
+
+    def _tell(self, message: str) -> None:
+        log.info("coordinator %s: %s", self._url, message)
 
     def _complain(self, message: str) -> None:
         """Log once for this coordinator; a liar must not fill the log."""
@@ -303,6 +253,7 @@ def _without_progress(view: JobView) -> JobView:
         highest_step=-1,
         checkpoint_step=-1,
         refused_hellos=0,
+        step_age_seconds=-1.0,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from aiohttp import WSMsgType, web
 
-from rtj_api import auth, names
+from rtj_api import auth, capabilities, names
 from rtj_api.messages import (
     Challenge,
     Frame,
@@ -23,9 +23,14 @@ from rtj_api.messages import (
 
 
 class Coordinator:
-    """Listens at `address` (of 127.0.0.0/8, one a test) on the port of all coordinators."""
+    """Listens at `address` (of 127.0.0.0/8, one a test) on the port of all coordinators.
 
-    def __init__(self, address: str, key: bytes, incarnation: int = 0) -> None:
+    `seals`: as this version does; without, it is one of an earlier version.
+    """
+
+    def __init__(
+        self, address: str, key: bytes, incarnation: int = 0, *, seals: bool = True
+    ) -> None:
         self.address = address
         self.incarnation = incarnation
         self.hellos: list[Hello] = []
@@ -33,8 +38,10 @@ class Coordinator:
         self.refusals: list[str] = []
         self.connections = 0
         self._key = key
-        self._sockets: set[web.WebSocketResponse] = set()
-        self._view = JobView(coordinator_incarnation=incarnation)
+        self._capabilities = capabilities.COORDINATOR if seals else ()
+        # Each connection, and what seals its frames.
+        self._sockets: dict[web.WebSocketResponse, auth.Channel | None] = {}
+        self._view: JobView | None = JobView(coordinator_incarnation=incarnation)
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
@@ -60,10 +67,19 @@ class Coordinator:
         self._view = view
         await self.send(encode(view))
 
+    def fall_silent(self) -> None:
+        """Say nothing more by itself, not even to whoever connects."""
+        self._view = None
+
     async def send(self, data: bytes) -> None:
-        """Send bytes as they are, to all that are connected."""
+        """Send any frame, well formed or not, to all that are connected."""
+        for socket, channel in tuple(self._sockets.items()):
+            await _send(socket, channel, data)
+
+    async def inject(self, data: bytes) -> None:
+        """Send what is not from the coordinator."""
         for socket in tuple(self._sockets):
-            await socket.send_str(data.decode())
+            await socket.send_bytes(data)
 
     async def cut(self) -> None:
         """Close all connections."""
@@ -75,6 +91,7 @@ class Coordinator:
         await socket.prepare(request)
         if await self._proved(socket):
             await self._talk(socket)
+        self._sockets.pop(socket, None)
         return socket
 
     async def _proved(self, socket: web.WebSocketResponse) -> bool:
@@ -84,40 +101,53 @@ class Coordinator:
             assert isinstance(hello, Hello)
             self.hellos.append(hello)
             nonce = secrets.token_hex(16)
-            ours = auth.proof(self._key, "server", data, nonce)
-            await self._answer(socket, Challenge(nonce=nonce, proof=ours))
+            ours = auth.announced(self._capabilities, hello.capabilities)
+            said = auth.said(data, ours)
+            proof = auth.proof(self._key, "server", said, nonce)
+            await self._answer(socket, Challenge(nonce=nonce, proof=proof, capabilities=ours))
             message = await socket.receive()
             if message.type is not WSMsgType.TEXT:
                 self.refusals.append("client left")
                 return False
             answer = decode_view_socket(message.data)
         if not isinstance(answer, Proof) or not auth.proves(
-            self._key, "client", data, nonce, answer.proof
+            self._key, "client", said, nonce, answer.proof
         ):
             self.refusals.append("bad-proof")
             await self._answer(socket, Refused(reason="bad-proof"))
             return False
+        self._sockets[socket] = auth.Channel.agreed(
+            self._key, "server", said, nonce, ours, hello.capabilities
+        )
         await self._answer(socket, Welcome(protocol=1, coordinator_incarnation=self.incarnation))
         return True
 
     async def _talk(self, socket: web.WebSocketResponse) -> None:
-        self._sockets.add(socket)
         self.connections += 1
-        try:
+        channel = self._sockets[socket]
+        await self._repeat(socket)
+        while True:
+            try:
+                message = await asyncio.wait_for(socket.receive(), 2)
+            except TimeoutError:
+                await self._repeat(socket)
+                continue
+            if message.type is not (WSMsgType.BINARY if channel else WSMsgType.TEXT):
+                return
+            frame = decode_view_socket(channel.open(message.data) if channel else message.data)
+            assert isinstance(frame, JobDirective)
+            self.directives.append(frame)
+
+    async def _repeat(self, socket: web.WebSocketResponse) -> None:
+        if self._view is not None:
             await self._answer(socket, self._view)
-            while True:
-                try:
-                    message = await asyncio.wait_for(socket.receive(), 2)
-                except TimeoutError:
-                    await self._answer(socket, self._view)
-                    continue
-                if message.type is not WSMsgType.TEXT:
-                    return
-                frame = decode_view_socket(message.data)
-                assert isinstance(frame, JobDirective)
-                self.directives.append(frame)
-        finally:
-            self._sockets.discard(socket)
 
     async def _answer(self, socket: web.WebSocketResponse, frame: Frame) -> None:
-        await socket.send_str(encode(frame).decode())
+        await _send(socket, self._sockets.get(socket), encode(frame))
+
+
+async def _send(socket: web.WebSocketResponse, channel: auth.Channel | None, data: bytes) -> None:
+    if channel is None:
+        await socket.send_str(data.decode())
+    else:
+        await socket.send_bytes(channel.seal(data))

@@ -12,7 +12,16 @@ from aiohttp import ClientSession, web
 from prometheus_client import REGISTRY
 
 from rtj_api import names
-from rtj_api.messages import Challenge, Frame, JobView, Proof, WorkerView, encode
+from rtj_api.messages import (
+    Challenge,
+    Frame,
+    JobDirective,
+    JobView,
+    Proof,
+    WorkerView,
+    encode,
+)
+from rtj_api.tolerant import Reader
 from rtj_operator.work import view_link
 from rtj_operator.work.view_link import WAKE_BURST, Coordinator, ViewLink
 from tests.api.support.api import until
@@ -106,14 +115,14 @@ async def test_fault_of_ours_is_logged_and_the_link_connects_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = iter((RuntimeError("unforeseen"),))
-    right = view_link.decode_view_socket
+    right = Reader[Frame].decode
 
-    def decode(data: bytes | str) -> Frame:
+    def decode(reader: Reader[Frame], data: bytes | str) -> Frame:
         for fault in faults:
             raise fault
-        return right(data)
+        return right(reader, data)
 
-    monkeypatch.setattr(view_link, "decode_view_socket", decode)
+    monkeypatch.setattr(Reader, "decode", decode)
     address = free_address()
     async with Hand(address, KEY), linked(address) as made:
         await until("connected in the end", made.connected)
@@ -161,3 +170,75 @@ async def test_news_in_every_view_brings_a_burst_of_looks_and_then_one_a_second(
         # Two seconds of views at most: so many tokens may have come meanwhile.
         assert WAKE_BURST <= made.wakes.count(0.0) <= WAKE_BURST + 2
         assert max(made.wakes) <= view_link.WAKE_REFILL_SECONDS
+
+
+async def test_frames_that_are_not_understood_do_not_keep_it_connected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(view_link, "SILENCE_SECONDS", 0.5)
+    address = free_address()
+    async with Hand(address, KEY) as hand, linked(address) as made:
+        await until("connected", made.connected)
+        hand.fall_silent()
+
+        async def unconnected() -> bool:
+            await hand.send(b'{"t":"job_view","coordinator_incarnation":"zero"}')
+            return not made.link.state.connected
+
+        await until("unconnected while frames still come", unconnected)
+        assert made.link.state.view == JobView(coordinator_incarnation=0)
+
+
+async def test_after_a_reconnect_the_old_view_does_not_count() -> None:
+    address = free_address()
+    async with Hand(address, KEY) as hand, linked(address) as made:
+        await hand.tell(JobView(coordinator_incarnation=0, highest_step=7))
+        await until("connected", made.connected)
+        hand.fall_silent()
+        await hand.cut()
+
+        async def connected_again() -> bool:
+            return hand.connections == 2
+
+        await until("connected again", connected_again)
+        made.link.direct(JobDirective(epoch=1, number=1, run=1, nodes=1, processes_per_node=1))
+
+        async def directed() -> bool:
+            return bool(hand.directives)
+
+        await until("the directive needs no view to go out", directed)
+        state = made.link.state
+        assert state.view is not None
+        assert (state.connected, state.view.highest_step) == (False, 7)
+        assert state.lost_seconds > 0
+        looks = len(made.wakes)
+        await hand.tell(JobView(coordinator_incarnation=0, highest_step=7))
+        await until("connected by a view of this connection", made.connected)
+        assert made.wakes[looks:] == [0.0], "the same view as before is news now"
+
+
+@pytest.mark.parametrize("seals", [True, False], ids=["of this version", "of an earlier one"])
+async def test_either_coordinator_is_understood_and_directed(seals: bool) -> None:
+    address = free_address()
+    async with Hand(address, KEY, seals=seals) as hand, linked(address) as made:
+        made.link.direct(JobDirective(epoch=1, number=1, run=1, nodes=1, processes_per_node=1))
+        await until("connected", made.connected)
+
+        async def directed() -> bool:
+            return bool(hand.directives)
+
+        await until("directed", directed)
+        assert bool(made.link.state.capabilities) == seals
+
+
+async def test_a_frame_put_in_on_the_way_ends_the_connection_unread() -> None:
+    address = free_address()
+    async with Hand(address, KEY) as hand, linked(address) as made:
+        await until("connected", made.connected)
+        await hand.inject(encode(JobView(coordinator_incarnation=0, highest_step=666)))
+
+        async def connected_anew() -> bool:
+            return hand.connections == 2 and made.link.state.connected
+
+        await until("a new connection", connected_anew)
+        assert made.link.state.view == JobView(coordinator_incarnation=0)

@@ -23,6 +23,7 @@ def with_worker(**fields: object) -> dict[str, object]:
         pytest.param(with_worker(silent_seconds=2.0), None, id="a worker's age"),
         pytest.param({"step": 11, "highest_step": 11}, PROGRESS_SECONDS, id="a step"),
         pytest.param({"checkpoint_step": 10}, PROGRESS_SECONDS, id="a checkpoint"),
+        pytest.param({"step_age_seconds": 3.5}, None, id="the age of the last step"),
         pytest.param({"refused_hellos": 7}, None, id="strangers at the coordinator's door"),
         pytest.param({"faults": (FaultReport(number=1, kind="exit"),)}, 0.0, id="a fault"),
         pytest.param(with_worker(connected=False), 0.0, id="a lost worker"),

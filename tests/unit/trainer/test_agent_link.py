@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import WSMsgType, web
 
-from rtj_api import auth, names
+from rtj_api import auth, capabilities, names
 from rtj_api.messages import (
     Beat,
     Challenge,
@@ -107,6 +107,72 @@ async def _welcome(socket: web.WebSocketResponse, key: bytes = _KEY) -> Hello:
     return hello
 
 
+async def _welcome_sealed(socket: web.WebSocketResponse) -> auth.Channel:
+    """As `_welcome`, by a coordinator of this version."""
+    data = (await socket.receive_str()).encode()
+    hello = decode_worker_socket(data)
+    assert isinstance(hello, Hello)
+    ours, nonce = capabilities.COORDINATOR, auth.new_nonce()
+    said = auth.said(data, ours)
+    proof = auth.proof(_KEY, "server", said, nonce)
+    challenge = Challenge(nonce=nonce, proof=proof, capabilities=ours)
+    await socket.send_str(encode(challenge).decode())
+    answer = decode_worker_socket(await socket.receive_str())
+    assert isinstance(answer, Proof)
+    assert auth.proves(_KEY, "client", said, nonce, answer.proof)
+    channel = auth.Channel.agreed(_KEY, "server", said, nonce, ours, hello.capabilities)
+    assert channel is not None
+    await socket.send_bytes(channel.seal(encode(Welcome(protocol=1))))
+    return channel
+
+
+async def test_sealed_frames_go_both_ways_and_one_put_in_ends_the_connection():
+    beats: asyncio.Queue[Beat] = asyncio.Queue()
+    connections = itertools.count(1)
+
+    async def peer(socket: web.WebSocketResponse) -> None:
+        channel = await _welcome_sealed(socket)
+        number = next(connections)
+        beat = decode_worker_socket(channel.open(await socket.receive_bytes()))
+        assert isinstance(beat, Beat)
+        beats.put_nowait(beat)
+        directive = channel.seal(encode(WorkerDirective(state="park", run=number)))
+        await socket.send_bytes(directive)
+        put_in = (
+            directive,
+            encode(WorkerDirective(state="exit")),
+            channel.seal(b"{}")[:-1] + b"]",
+        )
+        await socket.send_bytes(put_in[number % 3])
+        async for _ in socket:
+            continue
+
+    async with _against(peer) as worker:
+        for number in (1, 2, 3):
+            await beats.get()
+            directive = await worker.directives.get()
+            assert (directive.state, directive.run) == ("park", number)
+        assert worker.link.capabilities == capabilities.COORDINATOR
+
+
+async def test_a_welcome_without_a_seal_is_no_welcome():
+    closed: asyncio.Queue[WSMsgType] = asyncio.Queue()
+
+    async def peer(socket: web.WebSocketResponse) -> None:
+        data = (await socket.receive_str()).encode()
+        ours, nonce = capabilities.COORDINATOR, auth.new_nonce()
+        proof = auth.proof(_KEY, "server", auth.said(data, ours), nonce)
+        challenge = Challenge(nonce=nonce, proof=proof, capabilities=ours)
+        await socket.send_str(encode(challenge).decode())
+        await socket.receive_str()
+        await socket.send_str(encode(Welcome(protocol=1)).decode())
+        closed.put_nowait((await socket.receive()).type)
+
+    async with _against(peer) as worker:
+        assert await closed.get() is WSMsgType.CLOSE
+        assert worker.link.capabilities == ()
+
+
 async def test_server_without_the_key_never_gets_a_proof():
     ended: asyncio.Queue[WSMsgType] = asyncio.Queue()
 
@@ -127,7 +193,7 @@ async def test_server_without_the_key_never_gets_a_proof():
 async def test_malformed_frames_are_told_once_and_ignored(caplog: pytest.LogCaptureFixture):
     async def babbler(socket: web.WebSocketResponse) -> None:
         await _welcome(socket)
-        for nonsense in ("{", '{"t":"no-such-frame"}', '{"t":"worker_directive","state":"fly"}'):
+        for nonsense in ("{", '{"t":"no-such-frame"}', '{"t":"worker_directive","state":7}'):
             await socket.send_str(nonsense)
         directive = '{"t":"worker_directive","state":"park","added_later":1}'
         await socket.send_str(directive)

@@ -1,6 +1,7 @@
 """The coordinator's sockets, with real connections: who is let in, what is said and ignored."""
 
 import asyncio
+import logging
 import os
 import secrets
 import signal
@@ -15,7 +16,7 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from rtj_api import auth, names
+from rtj_api import auth, capabilities, names
 from rtj_api.messages import (
     Beat,
     Challenge,
@@ -50,19 +51,23 @@ class Client:
     """One WebSocket to the coordinator."""
 
     socket: aiohttp.ClientWebSocketResponse
-    decode: Callable[[str], Frame]
+    decode: Callable[[bytes | str], Frame]
+    channel: auth.Channel | None = None
 
     async def send(self, frame: Frame | bytes) -> None:
         data = frame if isinstance(frame, bytes) else encode(frame)
-        await self.socket.send_str(data.decode())
+        if self.channel is None:
+            await self.socket.send_str(data.decode())
+        else:
+            await self.socket.send_bytes(self.channel.seal(data))
 
     async def receive(self) -> Frame | None:
         """The next frame, None when the coordinator closed the connection."""
         async with asyncio.timeout(10):
             message = await self.socket.receive()
-        if message.type is not aiohttp.WSMsgType.TEXT:
-            return None
-        return self.decode(message.data)
+        if message.type is aiohttp.WSMsgType.BINARY and self.channel is not None:
+            return self.decode(self.channel.open(message.data))
+        return self.decode(message.data) if message.type is aiohttp.WSMsgType.TEXT else None
 
     async def expect[F: Frame](self, kind: type[F], want: Callable[[F], bool] = _any) -> F:
         """The next frame of that kind that is as wanted; others are skipped."""
@@ -99,9 +104,14 @@ class Coordinator:
         said = encode(hello)
         await client.send(said)
         challenge = await client.expect(Challenge)
-        assert auth.proves(self.settings.key, "server", said, challenge.nonce, challenge.proof)
-        proof = auth.proof(key or self.settings.key, "client", said, challenge.nonce)
+        nonce, theirs = challenge.nonce, challenge.capabilities
+        covered = auth.said(said, theirs)
+        assert auth.proves(self.settings.key, "server", covered, nonce, challenge.proof)
+        proof = auth.proof(key or self.settings.key, "client", covered, nonce)
         await client.send(Proof(proof=proof))
+        client.channel = auth.Channel.agreed(
+            self.settings.key, "client", covered, nonce, hello.capabilities, theirs
+        )
         return client
 
     async def connect(self, hello: Hello) -> Client:
@@ -293,6 +303,90 @@ async def test_nonsense_after_the_handshake_is_ignored(
         shown = await coordinator.metrics()
         assert 'rtj_bad_frames_total{reason="malformed"} 12.0' in shown
         assert 'rtj_bad_frames_total{reason="misplaced"} 3.0' in shown
+
+
+SEALING_WORKER = replace(WORKER, capabilities=capabilities.AGENT)
+SEALING_OPERATOR = replace(OPERATOR, capabilities=capabilities.OPERATOR)
+
+
+async def test_sealed_frames_go_both_ways_beside_a_client_of_an_earlier_version(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as coordinator:
+        worker = await coordinator.connect(SEALING_WORKER)
+        operator = await coordinator.connect(SEALING_OPERATOR)
+        earlier = await coordinator.connect(OPERATOR)
+        assert worker.channel is not None
+        assert operator.channel is not None
+        assert earlier.channel is None
+        await operator.send(DIRECTIVE)
+        await worker.send(Beat(seq=1))
+        assert (await worker.expect(WorkerDirective)).run == 1
+        for client in (operator, earlier):
+            await client.expect(JobView, lambda view: bool(view.workers) and view.run == 1)
+
+
+async def test_what_is_not_sealed_or_comes_twice_ends_the_connection(tmp_path: Path) -> None:
+    async with running(tmp_path) as coordinator:
+        for number in range(3):
+            operator = await coordinator.connect(SEALING_OPERATOR)
+            assert operator.channel is not None
+            told = operator.channel.seal(encode(DIRECTIVE))
+            match number:
+                case 0:
+                    await operator.socket.send_str(encode(DIRECTIVE).decode())
+                case 1:
+                    await operator.socket.send_bytes(told.replace(b'"run":1', b'"run":7'))
+                case _:
+                    await operator.socket.send_bytes(told)
+                    await operator.socket.send_bytes(told)
+            while await operator.receive() is not None:
+                continue
+        assert 'rtj_bad_frames_total{reason="forged"} 3.0' in await coordinator.metrics()
+        view = await (await coordinator.connect(OPERATOR)).expect(JobView)
+        assert (view.directive_number, view.run) == (1, 1), "only the frame that was whole"
+
+
+async def test_nobody_on_the_way_can_have_the_sides_do_without_seals(tmp_path: Path) -> None:
+    async with running(tmp_path) as coordinator:
+        key = coordinator.settings.key
+        client = await coordinator.open("operator")
+        # On the way the client's announcement is struck out of its Hello.
+        await client.send(OPERATOR)
+        stripped = await client.expect(Challenge)
+        assert stripped.capabilities == ()
+        hello = encode(SEALING_OPERATOR)
+        assert not auth.proves(key, "server", hello, stripped.nonce, stripped.proof)
+        # Or the coordinator's out of its Challenge.
+        client = await coordinator.open("operator")
+        await client.send(SEALING_OPERATOR)
+        whole = await client.expect(Challenge)
+        assert whole.capabilities == capabilities.COORDINATOR
+        assert not auth.proves(key, "server", hello, whole.nonce, whole.proof)
+        await client.send(Proof(proof=auth.proof(key, "client", hello, whole.nonce)))
+        assert (await client.expect(Refused)).reason == "bad-proof"
+
+
+async def test_words_and_fields_of_a_newer_worker_are_told_once_and_read_around(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with running(tmp_path) as coordinator:
+        operator = await coordinator.connect(OPERATOR)
+        await operator.send(DIRECTIVE)
+        worker = await coordinator.connect(WORKER)
+        for number in range(1, 4):
+            await worker.send(
+                b'{"t":"beat","seq":%d,"launcher":{"state":"thawing","run":1},"gpus":8}' % number
+            )
+        view = await operator.expect(
+            JobView, lambda view: bool(view.workers) and view.workers[0].launcher.run == 1
+        )
+        assert view.workers[0].launcher.state == "joining"
+        told = [r for r in caplog.records if "does not know" in r.getMessage()]
+        assert len(told) == 1
+        assert "thawing" in told[0].getMessage()
+        assert 'rtj_bad_frames_total{reason="malformed"}' not in await coordinator.metrics()
 
 
 async def test_a_frame_beyond_the_limit_ends_only_that_connection(

@@ -101,6 +101,9 @@ class Agent:
         )
 
     def _on_directive(self, directive: WorkerDirective) -> None:
+        if directive.state == "keep":
+            # Of a newer coordinator: what it said before still holds.
+            return
         if directive != self._directive:
             _log.info(
                 "directive: %s run=%d position=%d launch=%d",

@@ -16,9 +16,10 @@ from typing import Final, NoReturn
 import aiohttp
 import msgspec
 
-from rtj_api import auth, names
+from rtj_api import auth, capabilities, names
 from rtj_api.messages import (
     MAX_FRAME_WORKER_BYTES,
+    WORKER_SOCKET,
     Beat,
     Challenge,
     Frame,
@@ -28,9 +29,9 @@ from rtj_api.messages import (
     Welcome,
     WorkerDirective,
     WorkerSocketFrame,
-    decode_worker_socket,
     encode,
 )
+from rtj_api.tolerant import Reader
 from rtj_trainer.agent.config import AgentConfig
 from rtj_trainer.agent.metrics import AgentMetrics
 
@@ -74,6 +75,8 @@ class Link:
         self._sent = asyncio.Event()
         self._interval = 1.0
         self._leased = float("-inf")
+        # What the coordinator of the newest connection announced.
+        self.capabilities: tuple[str, ...] = ()
         self._complaint, self._complained = "", float("-inf")
         self._url = f"ws://{config.coordinator_host}:{config.worker_port}{names.WORKER_SOCKET_PATH}"
 
@@ -161,13 +164,16 @@ class Link:
         hello = encode(self._hello())
         await connection.send(hello)
         challenge = await connection.expect(Challenge)
-        key = self._config.key
-        if not auth.proves(key, "server", hello, challenge.nonce, challenge.proof):
+        key, nonce, theirs = self._config.key, challenge.nonce, challenge.capabilities
+        said = auth.said(hello, theirs)
+        if not auth.proves(key, "server", said, nonce, challenge.proof):
             raise LinkError("the server does not prove that it knows the job's key")
-        await connection.send(
-            encode(Proof(proof=auth.proof(key, "client", hello, challenge.nonce)))
+        await connection.send(encode(Proof(proof=auth.proof(key, "client", said, nonce))))
+        connection.channel = auth.Channel.agreed(
+            key, "client", said, nonce, capabilities.AGENT, theirs
         )
         await connection.expect(Welcome)
+        self.capabilities = theirs
 
     def _hello(self) -> Hello:
         config = self._config
@@ -179,6 +185,7 @@ class Link:
             pod_name=config.pod_name,
             slot=config.slot,
             incarnation=config.incarnation,
+            capabilities=capabilities.AGENT,
         )
 
     async def _send_beats(self, connection: "Connection") -> NoReturn:
@@ -214,13 +221,19 @@ class Connection:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._complained = False
+        self._reader = Reader(WORKER_SOCKET, _tell_newer)
+        # Once agreed on: what is received must be sealed, what is sent is.
+        self.channel: auth.Channel | None = None
         # time.monotonic() of the sending of the newest ping that was answered.
         self.answered = float("-inf")
 
     async def send(self, data: bytes) -> None:
         """Send one encoded frame."""
         async with asyncio.timeout(_SEND_SECONDS):
-            await self._socket.send_str(data.decode())
+            if self.channel is None:
+                await self._socket.send_str(data.decode())
+            else:
+                await self._socket.send_bytes(self.channel.seal(data))
 
     async def ping(self) -> None:
         """Ask for an answer that carries the time of this question."""
@@ -252,13 +265,23 @@ class Connection:
         return None
 
     def _decode(self, data: bytes | str) -> WorkerSocketFrame | None:
+        # Who is refused may not have the key, so a refusal is not sealed. It only ends the
+        # connection, which whoever can forge one could do anyway.
+        unsealed = isinstance(data, str)
         try:
-            return decode_worker_socket(data)
+            if self.channel is not None and not unsealed:
+                data = self.channel.open(data)
+            frame = self._reader.decode(data)
+        except auth.BrokenSeal as error:
+            raise LinkError(str(error)) from error
         except msgspec.DecodeError as error:
             if not self._complained:
                 self._complained = True
                 _log.warning("frame from the coordinator not understood, ignored: %s", error)
             return None
+        if self.channel is not None and unsealed and not isinstance(frame, Refused):
+            raise LinkError(f"{type(frame).__name__} without a seal")
+        return frame
 
     def _note_pong(self, data: bytes) -> None:
         try:
@@ -267,3 +290,7 @@ class Connection:
             return
         if sent <= time.monotonic():
             self.answered = max(self.answered, sent)
+
+
+def _tell_newer(text: str) -> None:
+    _log.info("the coordinator %s", text)

@@ -12,13 +12,13 @@ from typing import Final
 from rtj_api.messages import (
     MAX_FRAME_VIEW_BYTES,
     MAX_FRAME_WORKER_BYTES,
+    VIEW_SOCKET,
+    WORKER_SOCKET,
     Beat,
     Hello,
     JobDirective,
     JobView,
     WorkerDirective,
-    decode_view_socket,
-    decode_worker_socket,
     encode,
 )
 from rtj_trainer.coordinator import memory
@@ -65,7 +65,7 @@ class Conductor:
         self.worker_endpoint = Endpoint(
             identity,
             "worker",
-            decode_worker_socket,
+            WORKER_SOCKET,
             MAX_FRAME_WORKER_BYTES,
             _MAX_WORKERS,
             self._admit_worker,
@@ -74,7 +74,7 @@ class Conductor:
         self.view_endpoint = Endpoint(
             identity,
             "operator",
-            decode_view_socket,
+            VIEW_SOCKET,
             MAX_FRAME_VIEW_BYTES,
             _MAX_VIEWERS,
             lambda hello: refuse_operator(hello, core.intent),
@@ -110,7 +110,7 @@ class Conductor:
         self._core.connect(peer.hello, number, time.monotonic())
         log.info("%s connected", peer.hello.pod_name)
         try:
-            async with aclosing(peer.frames(decode_worker_socket)) as frames:
+            async with aclosing(peer.frames(WORKER_SOCKET)) as frames:
                 async for frame in frames:
                     if not isinstance(frame, Beat):
                         peer.misplaced(frame)
@@ -133,7 +133,7 @@ class Conductor:
         self._happened.all()
         log.info("operator of epoch %d connected", peer.hello.epoch)
         try:
-            async with aclosing(peer.frames(decode_view_socket)) as frames:
+            async with aclosing(peer.frames(VIEW_SOCKET)) as frames:
                 async for frame in frames:
                     if not isinstance(frame, JobDirective):
                         peer.misplaced(frame)
@@ -172,7 +172,7 @@ class Conductor:
             sent, sent_at = self._sent.get(peer, (None, 0.0))
             if directive != sent or now - sent_at > _REPEAT_SECONDS:
                 self._sent[peer] = (directive, now)
-                peer.offer(encode(directive).decode())
+                peer.offer(encode(directive))
 
     def _show(self, now: float) -> None:
         age = now - self._shown_at
@@ -183,9 +183,9 @@ class Conductor:
         if compared == self._shown and age < _VIEW_SLOWEST_SECONDS:
             return
         self._shown, self._shown_at = compared, now
-        text = encode(view).decode()
+        frame = encode(view)
         for viewer in self._viewers:
-            viewer.offer(text)
+            viewer.offer(frame)
 
 
 def _tell(directive: JobDirective) -> None:

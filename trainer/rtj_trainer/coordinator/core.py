@@ -23,6 +23,7 @@ from rtj_trainer.coordinator.memory import Memory
 from rtj_trainer.coordinator.progress import Place, Progress
 from rtj_trainer.coordinator.restarts import RestartWatch
 from rtj_trainer.coordinator.signs import Signs
+from rtj_trainer.coordinator.starts import StartWatch
 from rtj_trainer.coordinator.table import Worker, WorkerTable
 from rtj_trainer.nvrx.rendezvous import Rounds
 
@@ -47,11 +48,15 @@ class Core:
             highest_step=memory.highest_step,
             checkpoint_step=memory.checkpoint_step,
             moved_at=now,
+            stepped_at=memory.stepped_unix - wall_offset if memory.stepped_unix else None,
         )
+        self.starts = StartWatch(memory.starts, wall_offset)
+        # No round may start: starts failed in a row.
+        self.holding = self.starts.holds(now)
         self.restarts = RestartWatch(memory.counts)
         self.ledger = Ledger(memory.incidents, memory.fault_number)
         self.outcome = memory.outcome
-        self._signs = Signs(self.gang, self.progress, self.ledger, wall_offset)
+        self._signs = Signs(self.gang, self.progress, self.starts, self.ledger, wall_offset)
         self._outcome_run = -1 if memory.directive is None else memory.directive.run
         # Since when the run is told to stop and no rank has lived.
         self._quiet_since = now
@@ -74,6 +79,8 @@ class Core:
             return
         # Where the ranks stood before is what tells the one that stood still.
         places = self.places() if beat.exits else []
+        if worker.beat is None:
+            self.progress.find(beat.ranks, now)
         reports = self.table.hear(uid, beat, now)
         self.restarts.see_errors(self._places_of(worker), now)
         seat = self.gang.seats.of(uid)
@@ -86,7 +93,7 @@ class Core:
         was given up around it."""
         if report.run != self.gang.run or report.exit_code == names.EXIT_SAVED:
             return False
-        return report.round > self.gang.given_up
+        return report.round > self.gang.given_up and not self.holding
 
     def direct(self, directive: JobDirective) -> bool:
         """An operator's directive; returns whether it changed the intent."""
@@ -130,15 +137,18 @@ class Core:
         """What is to be done at the run's store now."""
         if not self._goes_on() or not self.control.running or self.gang.read_at is None:
             return ()
-        return self.gang.actions()
+        return () if self.holding else self.gang.actions()
 
     def memory(self) -> Memory:
         """What a restarted container must know."""
+        stepped = self.progress.stepped_at
         return Memory(
             directive=self.intent.directive,
             counts=self.restarts.counts,
             highest_step=self.progress.highest_step,
             checkpoint_step=self.progress.checkpoint_step,
+            stepped_unix=0.0 if stepped is None else round(stepped + self.wall_offset, 3),
+            starts=self.starts.kept,
             fault_number=self.ledger.number,
             incidents=tuple(replace(incident) for incident in self.ledger.incidents),
             outcome=self.outcome,
@@ -168,8 +178,9 @@ class Core:
         self._judge_outcome(directive, now)
         if self._goes_on():
             self._note_faults(directive, places, now)
+            self._hold_rounds(now)
             self._keep_positions(directive, now)
-        self.ledger.follow(self.gang.run, self.progress, now + self.wall_offset)
+        self.ledger.follow(self.gang.run, self.progress, now, self.wall_offset)
         self.table.forget(directive.pods)
 
     def _begin(self, directive: JobDirective, now: float) -> None:
@@ -209,6 +220,8 @@ class Core:
         if self.progress.highest_step > before:
             for place in places:
                 place.worker.failures = 0
+        if self.progress.iteration_stepped:
+            self.starts.succeed()
 
     def _judge_outcome(self, directive: JobDirective, now: float) -> None:
         if self.progress.ranks_training or directive.stop == "none":
@@ -242,9 +255,19 @@ class Core:
         if self.progress.complete and self.progress.step >= 0 and stalled_seconds > bound:
             self._signs.stalled(places, now)
 
+    def _hold_rounds(self, now: float) -> None:
+        """Keep the workers parked while no round may start; then each gets a new launch.
+
+        A launcher would join the next round by itself, at once.
+        """
+        held, self.holding = self.holding, self.starts.holds(now)
+        if held and not self.holding:
+            self.gang.relaunch()
+
     def _keep_positions(self, directive: JobDirective, now: float) -> None:
         gang = self.gang
-        for loss in gang.lose(directive, self.table, now, self.control.running):
+        launchers_count = self.control.running and not self.holding
+        for loss in gang.lose(directive, self.table, now, launchers_count):
             if loss.kind == "launcher":
                 loss.worker.failures += 1
                 loss.worker.failed_at = now

@@ -22,6 +22,8 @@ def directive_for(core: Core, worker: Worker, store_host: str) -> WorkerDirectiv
     if directive.stop == "now" or directive.pods.get(worker.uid) != worker.slot:
         return replace(parked, state="exit")
     seat = core.gang.seats.of(worker.uid)
+    if core.holding and seat is not None and not worker.terminating:
+        return parked
     if seat is not None and seat.launch != PENDING:
         return _seated(core, directive, parked, seat, store_host)
     if worker.terminating and directive.stop == "none":

@@ -92,13 +92,13 @@ class Ledger:
                     incident.report = replace(report, replaced_by_slot=slot)
                 return
 
-    def follow(self, run: int, progress: Progress, now_unix: float) -> None:
+    def follow(self, run: int, progress: Progress, now: float, wall_offset: float) -> None:
         """Note which faults are over: every rank lives and is beyond the highest step before."""
         if not progress.complete or progress.step < 0:
             return
         for incident in self._incidents:
             if not incident.recovered and _resumed(incident, run, progress):
-                incident.report = _followed(incident.report, progress, now_unix)
+                incident.report = _followed(incident.report, progress, now, wall_offset)
 
     def _cause(self, sign: Incident) -> Incident | None:
         for incident in reversed(self._incidents):
@@ -129,7 +129,10 @@ class Ledger:
             step=old.step,
             detected_unix=old.detected_unix,
             detected_seconds=old.detected_seconds,
+            stalled_seconds=old.stalled_seconds,
+            backoff_seconds=old.backoff_seconds,
             resumed_step=-1,
+            resumed_seconds=None,
             recovered_seconds=None,
             replaced_by_slot=old.replaced_by_slot,
         )
@@ -191,11 +194,20 @@ def _resumed(incident: Incident, run: int, progress: Progress) -> bool:
     return incident.in_process and now == old and progress.iteration > incident.iteration
 
 
-def _followed(report: FaultReport, progress: Progress, now_unix: float) -> FaultReport:
+def _followed(
+    report: FaultReport, progress: Progress, now: float, wall_offset: float
+) -> FaultReport:
     resumed = report.resumed_step
     if resumed < 0:
         resumed = max(0, min(progress.step, report.step))
+    report = replace(report, resumed_step=resumed)
+    detected = report.detected_unix - wall_offset
+    after = 0.0 if progress.stepped_at is None else round(progress.stepped_at - detected, 3)
+    if report.resumed_seconds is None and after > 0:
+        report = replace(report, resumed_seconds=after)
     if progress.step <= report.step:
-        return replace(report, resumed_step=resumed)
-    seconds = round(max(0.0, now_unix - report.detected_unix), 3)
-    return replace(report, resumed_step=resumed, recovered_seconds=seconds)
+        return report
+    # The first step that a script names may be beyond all before: nobody saw it being made.
+    seconds = after if after > 0 else round(max(0.0, now - detected), 3)
+    first = seconds if report.resumed_seconds is None else report.resumed_seconds
+    return replace(report, resumed_seconds=first, recovered_seconds=seconds)

@@ -124,13 +124,16 @@ class Gang:
         return [(position, by_uid[seat.uid]) for position, seat in given if seat is not None]
 
     def lose(
-        self, directive: JobDirective, table: WorkerTable, now: float, control_runs: bool
+        self, directive: JobDirective, table: WorkerTable, now: float, launchers_count: bool
     ) -> list[Loss]:
-        """Take positions from holders that are lost, and say why; lost spares are told too."""
+        """Take positions from holders that are lost, and say why; lost spares are told too.
+
+        `launchers_count`: one that ended did not have to.
+        """
         losses: list[Loss] = []
         for seat in list(self.seats):
             worker = table.get(seat.uid)
-            loss = self._loss(seat, worker, directive, now, control_runs) if worker else None
+            loss = self._loss(seat, worker, directive, now, launchers_count) if worker else None
             if loss is not None:
                 self.seats.vacate(seat.position)
                 self.given_up = self.rounds.closed
@@ -150,7 +153,7 @@ class Gang:
                 yield Loss(-1, worker, "worker", _silence(worker, now))
 
     def _loss(
-        self, seat: Seat, worker: Worker, directive: JobDirective, now: float, control_runs: bool
+        self, seat: Seat, worker: Worker, directive: JobDirective, now: float, launchers_count: bool
     ) -> Loss | None:
         position = seat.position
         if directive.pods.get(worker.uid) != worker.slot or worker.uid in directive.excluded:
@@ -161,7 +164,7 @@ class Gang:
         if worker.terminating:
             text = f"pod {worker.name} is being stopped (SIGTERM)"
             return Loss(position, worker, "worker", text)
-        if control_runs and self._launcher_ended(seat, worker):
+        if launchers_count and self._launcher_ended(seat, worker):
             end = worker.launcher
             text = _launcher_end(worker)
             return Loss(position, worker, "launcher", text, end.exit_code, end.out_of_memory)
@@ -212,7 +215,14 @@ class Gang:
         """The operator's count of in-job restarts it asked for."""
         if restart > self.restart:
             self.restart = restart
-            self._restart_round = self.given_up = self.rounds.closed
+            self._restart_round = self.rounds.closed
+            self.given_up = max(self.given_up, self.rounds.closed)
+
+    def relaunch(self) -> None:
+        """Give every holder of a position a new launch."""
+        for seat in list(self.seats):
+            if seat.launch != PENDING:
+                self.seats.give(seat.position, seat.uid)
 
     def actions(self) -> Sequence[StoreAction]:
         """What is to be done at the store now."""

@@ -14,6 +14,7 @@ import msgspec
 
 from rtj_api.messages import JobDirective, Outcome
 from rtj_trainer.coordinator.faults import Incident
+from rtj_trainer.coordinator.starts import Starts
 
 _NAME: Final = "coordinator.json"
 log = logging.getLogger("rtj.coordinator")
@@ -37,6 +38,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     counts: Counts = Counts()
     highest_step: int = -1
     checkpoint_step: int = -1
+    # When the newest step that all ranks made was complete; 0: none was.
+    stepped_unix: float = 0.0
+    starts: Starts = Starts()
     fault_number: int = 0
     incidents: tuple[Incident, ...] = ()
     outcome: Outcome = Outcome()

@@ -9,12 +9,12 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from aiohttp import WebSocketError, WSCloseCode, WSMsgType, web
 
-from rtj_api import auth
+from rtj_api import auth, capabilities
 from rtj_api.messages import (
     PROTOCOL_MAX,
     PROTOCOL_MIN,
@@ -26,6 +26,7 @@ from rtj_api.messages import (
     Welcome,
     encode,
 )
+from rtj_api.tolerant import Reader, Tolerant
 
 log = logging.getLogger("rtj.coordinator")
 
@@ -34,7 +35,6 @@ SEND_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 1.0
 
 Refusal = tuple[str, str]
-Decode = Callable[[bytes | str], Frame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,35 @@ class Identity:
     key: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Line:
     """A connection below the frames' meaning; `bad_frames` is its endpoint's."""
 
     socket: web.WebSocketResponse
     remote: str
     bad_frames: Counter[str]
+    # Once agreed on: what is received must be sealed, what is sent is.
+    channel: auth.Channel | None = None
 
-    async def send(self, frame: Frame) -> None:
-        await self.socket.send_str(encode(frame).decode())
+    async def send(self, frame: bytes) -> None:
+        if self.channel is None:
+            await self.socket.send_str(frame.decode())
+        else:
+            await self.socket.send_bytes(self.channel.seal(frame))
 
     async def receive(self) -> bytes | str | None:
         """The next frame's data; None when the connection ended, as it does at a broken frame."""
+        data = await self._receive()
+        if data is None or self.channel is None:
+            return data
+        try:
+            return self.channel.open(data)
+        except auth.BrokenSeal as error:
+            self.bad_frames["forged"] += 1
+            log.warning("%s: connection closed: %s", self.remote, error)
+            return None
+
+    async def _receive(self) -> bytes | str | None:
         message = await self.socket.receive()
         if message.type is WSMsgType.ERROR and isinstance(message.data, WebSocketError):
             oversized = message.data.code == WSCloseCode.MESSAGE_TOO_BIG
@@ -76,13 +92,13 @@ class Peer:
         self.hello = hello
         self._line = line
         self._request = request
-        self._next: str | None = None
+        self._next: bytes | None = None
         self._offered = asyncio.Event()
         self._complained = False
 
-    def offer(self, text: str) -> None:
-        """Send this as soon as the connection takes it."""
-        self._next = text
+    def offer(self, frame: bytes) -> None:
+        """Send this, encoded, as soon as the connection takes it."""
+        self._next = frame
         self._offered.set()
 
     def abort(self) -> None:
@@ -90,13 +106,14 @@ class Peer:
         if self._request.transport is not None:
             self._request.transport.abort()
 
-    async def frames(self, decode: Decode) -> AsyncGenerator[Frame]:
+    async def frames[F: Frame](self, kind: Tolerant[F]) -> AsyncGenerator[F]:
         """Frames until the connection ends; what does not decode is told once and skipped."""
+        reader = Reader(kind, self._tell)
         writing = asyncio.create_task(self._write())
         try:
             while (data := await self._line.receive()) is not None:
                 try:
-                    frame = decode(data)
+                    frame = reader.decode(data)
                 except msgspec.DecodeError as error:
                     self._line.bad_frames["malformed"] += 1
                     self._complain(f"frame not understood, ignored: {error}")
@@ -115,10 +132,10 @@ class Peer:
             while True:
                 await self._offered.wait()
                 self._offered.clear()
-                text, self._next = self._next, None
-                if text is not None:
+                frame, self._next = self._next, None
+                if frame is not None:
                     async with asyncio.timeout(SEND_SECONDS):
-                        await self._line.socket.send_str(text)
+                        await self._line.send(frame)
         except (OSError, TimeoutError, RuntimeError) as error:
             self._complain(f"cannot be written to: {error!r}")
             self.abort()
@@ -126,7 +143,14 @@ class Peer:
     def _complain(self, text: str) -> None:
         level = logging.DEBUG if self._complained else logging.WARNING
         self._complained = True
-        log.log(level, "%s: %s", self.hello.pod_name or self.hello.role, text)
+        log.log(level, "%s: %s", self._name, text)
+
+    def _tell(self, text: str) -> None:
+        log.info("%s %s", self._name, text)
+
+    @property
+    def _name(self) -> str:
+        return self.hello.pod_name or self.hello.role
 
 
 class Endpoint:
@@ -136,7 +160,7 @@ class Endpoint:
         self,
         identity: Identity,
         role: Literal["worker", "operator"],
-        decode: Decode,
+        kind: Tolerant[Any],
         max_frame_bytes: int,
         max_connections: int,
         admit: Callable[[Hello], Refusal | None],
@@ -144,7 +168,7 @@ class Endpoint:
     ) -> None:
         self._identity = identity
         self._role = role
-        self._decode = decode
+        self._decode = kind.decode
         self._max_frame_bytes = max_frame_bytes
         self._max_connections = max_connections
         self._admit = admit
@@ -152,7 +176,7 @@ class Endpoint:
         self._open = 0
         # Clients turned away, by reason.
         self.refusals: Counter[str] = Counter()
-        # Frames that nothing was done with, by reason: malformed, misplaced, oversized.
+        # Frames that nothing was done with, by reason: malformed, misplaced, oversized, forged.
         self.bad_frames: Counter[str] = Counter()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -197,20 +221,25 @@ class Endpoint:
         if refusal is not None or not isinstance(hello, Hello):
             return await self._refuse(line, refusal or ("protocol", "Hello was due"))
         key, nonce = self._identity.key, auth.new_nonce()
-        said = raw.encode() if isinstance(raw, str) else raw
-        await line.send(Challenge(nonce=nonce, proof=auth.proof(key, "server", said, nonce)))
+        ours = auth.announced(capabilities.COORDINATOR, hello.capabilities)
+        said = auth.said(raw.encode() if isinstance(raw, str) else raw, ours)
+        proof = auth.proof(key, "server", said, nonce)
+        await line.send(encode(Challenge(nonce=nonce, proof=proof, capabilities=ours)))
         answer = await line.receive()
         if answer is None:
             return None
-        proof = self._decode(answer)
-        if not isinstance(proof, Proof) or not auth.proves(key, "client", said, nonce, proof.proof):
+        client = self._decode(answer)
+        if not isinstance(client, Proof) or not auth.proves(
+            key, "client", said, nonce, client.proof
+        ):
             return await self._refuse(line, ("bad-proof", "the job's key is not known to you"))
         refusal = self._admit(hello)
         if refusal is not None:
             return await self._refuse(line, refusal)
         protocol = min(PROTOCOL_MAX, hello.protocol_max)
-        incarnation = self._identity.incarnation
-        await line.send(Welcome(protocol=protocol, coordinator_incarnation=incarnation))
+        welcome = Welcome(protocol=protocol, coordinator_incarnation=self._identity.incarnation)
+        line.channel = auth.Channel.agreed(key, "server", said, nonce, ours, hello.capabilities)
+        await line.send(encode(welcome))
         return hello
 
     def _check(self, hello: Frame) -> Refusal | None:
@@ -227,4 +256,4 @@ class Endpoint:
         reason, message = refusal
         self.refusals[reason] += 1
         log.info("%s refused: %s: %s", self._role, reason, message)
-        await line.send(Refused(reason=reason, message=message))
+        await line.send(encode(Refused(reason=reason, message=message)))

@@ -35,6 +35,21 @@ class Progress:
     round: int = -1
     # In-process iteration of the present round's processes.
     iteration: int = 0
+    # When the newest step that all ranks made together was complete (monotonic seconds, as the
+    # ranks tell it, however late it was heard); None: no step was seen.
+    stepped_at: float | None = None
+    # Whether the present round, and its present in-process iteration, have made a step: one beyond
+    # that at which they began, as a step that was loaded is not made.
+    round_stepped: bool = False
+    iteration_stepped: bool = False
+    # The same of the iteration before the present one.
+    stepped_before: bool = False
+    _began: bool = False
+    _stands: int = -1
+    # This coordinator has not seen all ranks at a step yet; lowest step that it found, and when it
+    # was complete.
+    _new: bool = True
+    _found: tuple[int, float] | None = None
     # (position, local rank) that said so in the newest round.
     done: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     saved: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
@@ -56,14 +71,35 @@ class Progress:
         self.step = min((beat.step for beat in living), default=-1)
         self.iteration = max([self.iteration, *(place.beat.iteration for place in here)])
         self._grow(place.beat for place in here)
+        if (self.round, self.iteration) != stood[:2]:
+            self._begin_life(same_round=self.round == stood[0])
+        together = all(p.beat.iteration == self.iteration for p in here)
+        self._note_step([p for p in here if p.beat.alive], together, now)
         if self.complete and stood != (self.round, self.iteration, self.step, True):
             if self.iteration != stood[1]:
                 self.stood_since = self.moved_at
             self.moved_at = now
 
+    def find(self, ranks: Sequence[RankBeat], now: float) -> None:
+        """Take in the ranks of a worker's first beat, whatever their run.
+
+        A coordinator that takes over a job begins a new run, but time is lost since the last step
+        of the old one.
+        """
+        self._grow(ranks)
+        for rank in ranks if self._new else ():
+            # The record tells of its step from then on at the latest.
+            found = (rank.step, now - rank.age_seconds)
+            if rank.step < 0 or (self._found is not None and rank.step > self._found[0]):
+                continue
+            if self._found is not None and rank.step == self._found[0]:
+                found = max(found, self._found)
+            self._found, self.stepped_at = found, found[1]
+
     def new_run(self, now: float) -> None:
         """Rounds count from 0 again."""
         self.round, self.iteration = -1, 0
+        self._begin_life(same_round=False)
         self.done.clear()
         self.saved.clear()
         self.step, self.ranks_training, self.complete = -1, 0, False
@@ -73,6 +109,28 @@ class Progress:
         """The position's processes are of the past, with the marks they left."""
         self.done = {mark for mark in self.done if mark[0] != position}
         self.saved = {mark for mark in self.saved if mark[0] != position}
+
+    def _begin_life(self, *, same_round: bool) -> None:
+        self.stepped_before = same_round and self.iteration_stepped
+        self.round_stepped = same_round and self.round_stepped
+        self.iteration_stepped, self._began, self._stands = False, False, -1
+
+    def _note_step(self, living: Sequence[Place], together: bool, now: float) -> None:
+        """Find out whether, and when, all ranks made another step."""
+        if self.step < 0:
+            self._began = self._began or bool(living)
+            return
+        if not (self.complete and together):
+            return
+        if self._stands >= 0 and self.step > self._stands:
+            lowest = (place for place in living if place.beat.step == self.step)
+            at = min(now, max(place.worker.heard_at - place.beat.age_seconds for place in lowest))
+            self.stepped_at = at if self.stepped_at is None else max(self.stepped_at, at)
+            self.round_stepped = self.iteration_stepped = True
+        elif self._new and not self._began:
+            # Ranks that stood at a step when they were first heard had made it.
+            self.round_stepped = self.iteration_stepped = True
+        self._began, self._new, self._stands = True, False, self.step
 
     def _mark(self, places: Iterable[Place]) -> None:
         for place in places:

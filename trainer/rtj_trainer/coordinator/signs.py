@@ -10,17 +10,27 @@ from rtj_trainer.coordinator.faults import Incident, Ledger
 from rtj_trainer.coordinator.gang import Gang, Loss
 from rtj_trainer.coordinator.progress import Place, Progress, odd_one_out
 from rtj_trainer.coordinator.restarts import InProcessRestart
+from rtj_trainer.coordinator.starts import StartWatch
 from rtj_trainer.coordinator.table import Worker
 
+_Fields = dict[str, Any]
 Kind = Literal["exception", "exit", "hang", "launcher", "worker", "control"]
 
 
 class Signs:
     """Monotonic seconds in, Unix seconds out."""
 
-    def __init__(self, gang: Gang, progress: Progress, ledger: Ledger, wall_offset: float) -> None:
+    def __init__(
+        self,
+        gang: Gang,
+        progress: Progress,
+        starts: StartWatch,
+        ledger: Ledger,
+        wall_offset: float,
+    ) -> None:
         self._gang = gang
         self._progress = progress
+        self._starts = starts
         self._ledger = ledger
         self._wall_offset = wall_offset
         self._control_run = -1
@@ -32,7 +42,13 @@ class Signs:
         if loss.kind is not None:
             fault = self._report(loss.kind, now, loss.worker.heard_at, loss.message)
             if loss.position < 0:
-                fault = replace(fault, recovered_seconds=0.0, resumed_step=fault.step)
+                fault = replace(
+                    fault,
+                    stalled_seconds=0.0,
+                    resumed_step=fault.step,
+                    resumed_seconds=0.0,
+                    recovered_seconds=0.0,
+                )
             self._note(
                 fault,
                 loss.worker,
@@ -48,8 +64,9 @@ class Signs:
 
         `places`: all ranks as they stood before.
         """
+        start = self._start_failure(report.round, 0, self._round_stepped(report.round), now)
         if report.hang:
-            self._hung(report, places, now)
+            self._hung(report, places, start, now)
             return
         self._note(
             self._report("exit", now, now - _age(worker, report), report.tail),
@@ -59,13 +76,30 @@ class Signs:
             round=report.round,
             exit_code=report.exit_code,
             out_of_memory=report.out_of_memory,
+            **start,
         )
 
-    def _hung(self, report: ExitReport, places: Sequence[Place], now: float) -> None:
+    def _round_stepped(self, number: int) -> bool:
+        return number < self._progress.round or (
+            number == self._progress.round and self._progress.round_stepped
+        )
+
+    def _start_failure(self, number: int, iteration: int, stepped: bool, now: float) -> _Fields:
+        """What a fault says of itself if it came before a step; rounds are held from then on."""
+        if stepped:
+            return {}
+        seconds = self._starts.fail((self._gang.run, number, iteration), now)
+        return {"before_step": True, "backoff_seconds": seconds}
+
+    def _hung(
+        self, report: ExitReport, places: Sequence[Place], start: _Fields, now: float
+    ) -> None:
         """Ranks that wait for one another time out together: who ended first says nothing."""
         suspect = odd_one_out(places)
         fault = self._report("hang", now, self._progress.moved_at, _stall_text(suspect, report))
-        self._note(fault, **_where(suspect), round=report.round, exit_code=report.exit_code)
+        self._note(
+            fault, **_where(suspect), round=report.round, exit_code=report.exit_code, **start
+        )
 
     def restarted(self, restart: InProcessRestart, now: float) -> None:
         """NVRx restarted the training function in all ranks."""
@@ -77,7 +111,9 @@ class Signs:
             alive_at = restart.seen_at - place.beat.age_seconds
             fault = self._report("exception", restart.seen_at, alive_at, place.beat.error)
         incident = Incident(report=fault, iteration=restart.iteration, in_process=True)
-        self._note_incident(incident, **_where(place), round=self._progress.round)
+        progress = self._progress
+        start = self._start_failure(progress.round, restart.iteration, progress.stepped_before, now)
+        self._note_incident(incident, **_where(place), round=progress.round, **start)
 
     def stalled(self, places: Sequence[Place], now: float) -> None:
         """No rank made a step for too long, although all of them live; told once a stall."""
@@ -96,6 +132,7 @@ class Signs:
             self._note(self._report("control", now, now, message))
 
     def _report(self, kind: Kind, now: float, alive_at: float, message: str) -> FaultReport:
+        stepped = self._progress.stepped_at
         return FaultReport(
             number=0,
             kind=kind,
@@ -104,6 +141,7 @@ class Signs:
             message=message[-MAX_TEXT:],
             detected_unix=round(now + self._wall_offset, 3),
             detected_seconds=round(max(0.0, now - alive_at), 3),
+            stalled_seconds=-1.0 if stepped is None else round(max(0.0, now - stepped), 3),
             step=self._progress.highest_step,
         )
 

@@ -14,6 +14,7 @@ def job_view(core: Core, incarnation: int, refused_hellos: int, now: float) -> J
     """Everything that the coordinator knows."""
     directive = core.intent.directive
     counts = core.restarts.counts
+    stepped = core.progress.stepped_at
     return JobView(
         coordinator_incarnation=incarnation,
         epoch=0 if directive is None else directive.epoch,
@@ -25,6 +26,7 @@ def job_view(core: Core, incarnation: int, refused_hellos: int, now: float) -> J
         step=core.progress.step,
         highest_step=core.progress.highest_step,
         checkpoint_step=core.progress.checkpoint_step,
+        step_age_seconds=-1.0 if stepped is None else round(max(0.0, now - stepped), 2),
         ranks_training=core.progress.ranks_training,
         in_process_restarts=counts.in_process,
         in_job_restarts=counts.in_job,
@@ -38,7 +40,7 @@ def job_view(core: Core, incarnation: int, refused_hellos: int, now: float) -> J
 def without_ages(view: JobView) -> JobView:
     """The view as it is compared with the one before: time passing is no change."""
     workers = tuple(replace(worker, silent_seconds=0.0) for worker in view.workers)
-    return replace(view, workers=workers)
+    return replace(view, workers=workers, step_age_seconds=-1.0)
 
 
 def _shown(core: Core) -> list[Worker]:
