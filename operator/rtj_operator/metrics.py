@@ -54,6 +54,14 @@ REQUESTS: Final = Counter(
     "Requests to the API server; code 0: no answer",
     ["verb", "resource", "code"],
 )
+WATCH_REFUSED: Final = Gauge(
+    "rtj_watch_refused",
+    "1 while the API server refuses to list what is watched; an empty namespace: all",
+    ["resource", "namespace"],
+)
+KOPF_ENDED: Final = Counter(
+    "rtj_kopf_ended", "Watches of jobs by kopf that ended and were begun again"
+)
 LOOP_LAG: Final = Gauge("rtj_loop_lag_seconds", "Worst delay of the event loop in the last minute")
 
 

@@ -16,8 +16,10 @@ import kopf
 
 log = logging.getLogger(__name__)
 
-# A bound service account token lives an hour or more, and the kubelet renews its file well before.
-TOKEN_LIFETIME: Final = timedelta(minutes=5)
+# The kubelet renews the file of a token at four fifths of its life, which is ten minutes at least:
+# whoever reads it every minute has a good one. A kubeconfig's plugin is a process each time.
+FILE_LIFETIME: Final = timedelta(minutes=1)
+PLUGIN_LIFETIME: Final = timedelta(minutes=5)
 # A plugin that takes longer hangs; a failed reading is tried again after the second.
 READ_SECONDS: Final = 30.0
 RETRY: Final = timedelta(seconds=10)
@@ -31,7 +33,7 @@ def login(settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo:
     account = kopf.login_with_service_account(settings=settings)
     if account is not None:
         return dataclasses.replace(
-            account, server=_server(account.server), expiration=datetime.now(UTC) + TOKEN_LIFETIME
+            account, server=_server(account.server), expiration=datetime.now(UTC) + FILE_LIFETIME
         )
     try:
         config = kopf.login_via_client(logger=log, settings=settings)
@@ -41,7 +43,7 @@ def login(settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo:
             "or set KUBECONFIG"
         ) from error
     assert config is not None, "the kubernetes package is a dependency"
-    return dataclasses.replace(config, expiration=datetime.now(UTC) + TOKEN_LIFETIME)
+    return dataclasses.replace(config, expiration=datetime.now(UTC) + PLUGIN_LIFETIME)
 
 
 def _server(fallback: str) -> str:
@@ -74,6 +76,13 @@ class Credentials:
         """Have the token read again, for example after a 401; does not wait for it."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read(), name="credentials")
+
+    async def renewed(self) -> None:
+        """Have the token read again and wait for it, whether a better one is found or not."""
+        self.renew()
+        assert self._reading is not None
+        # Others may wait for the same reading: who gives up leaves it to them.
+        await asyncio.shield(self._reading)
 
     async def _read(self) -> None:
         try:

@@ -8,6 +8,7 @@ read live and decided anew.
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Final
 
 from rtj_api.reasons import EventReason
@@ -15,6 +16,7 @@ from rtj_operator import logs, metrics
 from rtj_operator.events import EventRecorder
 from rtj_operator.kube.client import KubeClient
 from rtj_operator.kube.errors import Conflict, KubeError, NotFound, NotLeader
+from rtj_operator.kube.lease import Term
 from rtj_operator.kube.objects import JOBS, Job
 from rtj_operator.kube.store import Store
 from rtj_operator.policy.decide import decide
@@ -49,6 +51,7 @@ class Reconciler:
         views: Views,
         events: EventRecorder,
         queue: WorkQueue,
+        leads: Callable[[JobKey], bool],
     ) -> None:
         self._client = client
         self._jobs = jobs
@@ -57,29 +60,34 @@ class Reconciler:
         self._views = views
         self._events = events
         self._queue = queue
+        self._leads = leads
         self._memories = Memories()
         self._complained: dict[JobKey, str] = {}
 
-    async def run(self, epoch: int) -> None:
+    async def run(self, term: Term) -> None:
         """Work until cancelled."""
         self._memories = Memories()
         async with asyncio.TaskGroup() as group:
             for _ in range(WORKERS):
-                group.create_task(self._work(epoch))
+                group.create_task(self._work(term))
 
-    async def _work(self, epoch: int) -> None:
+    async def _work(self, term: Term) -> None:
         while True:
             key = await self._queue.get()
             began = time.monotonic()
             with logs.job(key):
-                result = await self._pass(key, epoch)
+                result = await self._pass(key, term)
             metrics.RECONCILE.labels(result).observe(time.monotonic() - began)
 
-    async def _pass(self, key: JobKey, epoch: int) -> str:
+    async def _pass(self, key: JobKey, term: Term) -> str:
         """One pass, whatever happens in it; returns its result's name for the metric."""
+        if not self._leads(key):
+            # Its namespace cannot be read now; all of its jobs are looked at when it can.
+            self._queue.done(key)
+            return "held"
         try:
             async with asyncio.timeout(PASS_SECONDS):
-                wake_after = await self._reconcile(key, epoch)
+                wake_after = await self._reconcile(key, term)
         except asyncio.CancelledError:
             self._queue.interrupted(key)
             raise
@@ -97,7 +105,7 @@ class Reconciler:
         self._queue.done(key, wake_after)
         return "done"
 
-    async def _reconcile(self, key: JobKey, epoch: int) -> float | None:
+    async def _reconcile(self, key: JobKey, term: Term) -> float | None:
         job = self._jobs.get(*key)
         for _ in range(STALE_MAX):
             if job is None:
@@ -105,7 +113,7 @@ class Reconciler:
                 return None
             memory = self._memories.of(key, job.metadata.uid)
             try:
-                observation = await self._observer.observe(job, memory, epoch)
+                observation = await self._observer.observe(job, memory, term)
             except UnreadableStatus as error:
                 await self._complain(key, job, str(error))
                 return None

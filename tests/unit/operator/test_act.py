@@ -14,6 +14,7 @@ from rtj_operator.policy.decision import CreatePod, DeleteJob, EmitEvent
 from rtj_operator.work.act import Actor
 from rtj_operator.work.children import ChildKeeper
 from rtj_operator.work.memory import JobMemory
+from rtj_operator.work.nodes import NodeCounter
 from rtj_operator.work.observe import Caches
 from rtj_operator.work.views import Views
 from tests.unit.policy import build
@@ -42,9 +43,13 @@ class Client:
         return None
 
 
+def _store() -> Store[Any]:
+    return Store(lambda _old, _new: None)
+
+
 def actor(client: Client) -> Actor:
     as_client = cast("Any", client)
-    caches = Caches(*(cast("Any", Store(lambda _old, _new: None)) for _ in range(3)))
+    caches = Caches(jobs=_store(), pods=_store(), nodes=_store(), node_counts=NodeCounter())
     children = ChildKeeper(as_client, cast("Any", None), lambda _: b"")
     views = Views(bytes(32), lambda _key, _seconds: None)
     return Actor(as_client, caches, children, views, EventRecorder(as_client, "test"))
