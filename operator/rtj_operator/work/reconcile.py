@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from rtj_api.reasons import EventReason
+from rtj_api.reasons import EventReason, Phase
+from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator import logs, metrics
 from rtj_operator.events import EventRecorder
 from rtj_operator.kube.client import KubeClient
@@ -127,6 +128,7 @@ class Reconciler:
                 log.debug("deciding anew: %s", error)
                 job = await self._live(job)
                 continue
+            self._views.expect_steps(key, awaited=awaits_step(decision.status))
             retry = await self._actor.act(observation.job, memory, decision.actions)
             wakes = (retry, decision.wake_after_seconds)
             return min((seconds for seconds in wakes if seconds is not None), default=None)
@@ -171,3 +173,10 @@ class Reconciler:
         event = EmitEvent(type="Warning", reason=EventReason.INVALID, message=text[:1024])
         await self._events.emit(ref, event)
         self._complained[key] = text
+
+
+def awaits_step(status: ResilientTrainingJobStatus) -> bool:
+    """Whether a decision waits for the job's next step: its first, the one that ends a recovery,
+    the last before a suspension. Training that goes well is looked at once a minute."""
+    steady = status.phase == Phase.RUNNING and status.first_step_time is not None
+    return not steady or status.recovery is not None
