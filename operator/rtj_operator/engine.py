@@ -3,29 +3,26 @@
 import asyncio
 import logging
 import random
-from collections.abc import Hashable, Iterable
 from typing import Final
 
 from prometheus_client import REGISTRY
 
-from rtj_api import auth, names
+from rtj_api import auth
 from rtj_operator import health, metrics
 from rtj_operator.events import EventRecorder
 from rtj_operator.kube.client import KubeClient
 from rtj_operator.kube.informer import Reflector
 from rtj_operator.kube.lease import Leadership, Term
-from rtj_operator.kube.objects import NODES, Job, Node, Pod
-from rtj_operator.kube.store import Store
+from rtj_operator.kube.objects import NODES
 from rtj_operator.remedy.sweep import Sweeper
 from rtj_operator.scope import Scope
 from rtj_operator.settings import Settings
 from rtj_operator.shell import ProbeServer, Process
 from rtj_operator.work.act import Actor
+from rtj_operator.work.caches import Caches
 from rtj_operator.work.children import ChildKeeper
-from rtj_operator.work.nodes import NodeCounter
-from rtj_operator.work.observe import Caches, Observer
+from rtj_operator.work.observe import Observer
 from rtj_operator.work.queue import JobKey, WorkQueue
-from rtj_operator.work.read import node_observation
 from rtj_operator.work.reconcile import Reconciler
 from rtj_operator.work.storage import ClaimReader
 from rtj_operator.work.views import Views
@@ -55,12 +52,7 @@ class Engine:
         self._leadership = leadership
         self._queue = WorkQueue()
         self._queue.close()
-        self._caches = Caches(
-            jobs=Store(self._job_changed),
-            pods=Store(self._pod_changed, _groups_of_pod),
-            nodes=Store(self._node_changed),
-            node_counts=NodeCounter(),
-        )
+        self._caches = Caches(self._queue.add, self._job_gone)
         self._nodes = Reflector(client, NODES, self._caches.nodes, relist_seconds=NODE_LIST_SECONDS)
         self._scopes = [
             Scope(client, self._caches, process, namespace)
@@ -147,44 +139,12 @@ class Engine:
                 for key in scope.job_keys():
                     self._queue.add_after(key, random.uniform(0, RESYNC_SECONDS / 10))
 
+    def _job_gone(self, uid: str) -> None:
+        self._sweeper.gone(uid)
+
     def _leads(self, key: JobKey) -> bool:
         return any(scope.led for scope in self._scopes if scope.holds(key))
 
     def _knows_all(self) -> bool:
         """Whether a job that is not in the cache does not exist anywhere."""
         return not self._settings.namespaces and all(scope.led for scope in self._scopes)
-
-    # --- what changed -> which job ---------------------------------------------------------------
-
-    def _job_changed(self, old: Job | None, new: Job | None) -> None:
-        job = new or old
-        if job is not None:
-            self._queue.add((job.metadata.namespace, job.metadata.name))
-        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-            self._sweeper.gone(old.metadata.uid)
-
-    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        for pod in (old, new):
-            if pod is not None:
-                self._queue.add(_job_of_pod(pod))
-
-    def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A heartbeat alone is no news."""
-        self._caches.node_counts.changed(old, new)
-        if old is not None and new is not None and node_observation(old) == node_observation(new):
-            return
-        node = new or old
-        if node is not None:
-            for pod in self._caches.pods.group(node.metadata.name):
-                self._queue.add(_job_of_pod(pod))
-
-
-def _groups_of_pod(pod: Pod) -> Iterable[Hashable]:
-    """Its job, (namespace, name), and its node, a name."""
-    yield _job_of_pod(pod)
-    if pod.spec.node_name:
-        yield pod.spec.node_name
-
-
-def _job_of_pod(pod: Pod) -> JobKey:
-    return pod.metadata.namespace, pod.metadata.labels.get(names.LABEL_JOB, "")

@@ -15,7 +15,7 @@ from rtj_operator.kube.informer import Reflector
 from rtj_operator.kube.listing import Listing, Poller
 from rtj_operator.kube.objects import JOBS, PODS
 from rtj_operator.shell import JobStream, Process
-from rtj_operator.work.observe import Caches
+from rtj_operator.work.caches import Caches
 from rtj_operator.work.queue import JobKey, WorkQueue
 
 # kopf's watch brings the jobs; a list finds what it loses, and that it is dead.

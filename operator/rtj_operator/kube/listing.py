@@ -110,7 +110,7 @@ class Listing[T: Named]:
         """Log what went wrong, once as long as it stays the same."""
         level = logging.DEBUG if str(error) == self._told else logging.WARNING
         self._told = str(error)
-        log.log(level, "%s cannot be read, trying again: %s", self.name, error)
+        log.log(level, "reading %s broke, trying again: %s", self.name, error)
 
     async def _answer(self, number: int, refused: str) -> None:
         if bool(refused) != bool(self.refused):

@@ -2,14 +2,12 @@
 the job view from its socket."""
 
 import time
-from dataclasses import dataclass
 
 from rtj_api.reasons import Phase
 from rtj_api.spec import ResilientTrainingJobSpec
 from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator.kube.lease import Term
-from rtj_operator.kube.objects import Job, Node, Pod
-from rtj_operator.kube.store import Store
+from rtj_operator.kube.objects import Job
 from rtj_operator.policy.observation import (
     ClaimObservation,
     JobObservation,
@@ -22,23 +20,14 @@ from rtj_operator.render import pods as pod_builder
 from rtj_operator.render import profiles
 from rtj_operator.render.objects import JobRef, UnusableTemplate
 from rtj_operator.work import read
+from rtj_operator.work.caches import Caches
 from rtj_operator.work.children import ChildKeeper, is_ours
 from rtj_operator.work.memory import JobMemory, ReadSpec
-from rtj_operator.work.nodes import NodeCount, NodeCounter
+from rtj_operator.work.nodes import NodeCount
 from rtj_operator.work.queue import JobKey
 from rtj_operator.work.storage import ClaimReader
 from rtj_operator.work.view_link import Coordinator, ViewState
 from rtj_operator.work.views import Views
-
-
-@dataclass(frozen=True, slots=True)
-class Caches:
-    """What the informers keep; pods are grouped by `(namespace, job name)` and by node name."""
-
-    jobs: Store[Job]
-    pods: Store[Pod]
-    nodes: Store[Node]
-    node_counts: NodeCounter
 
 
 class Observer:

@@ -7,11 +7,10 @@ import pytest
 from rtj_operator.kube.errors import Unreachable
 from rtj_operator.kube.lease import Term
 from rtj_operator.kube.objects import Job, Meta
-from rtj_operator.kube.store import Store
 from rtj_operator.policy.observation import ClaimObservation
+from rtj_operator.work.caches import Caches
 from rtj_operator.work.memory import JobMemory
-from rtj_operator.work.nodes import NodeCounter
-from rtj_operator.work.observe import Caches, Observer
+from rtj_operator.work.observe import Observer
 from rtj_operator.work.views import Views
 from tests.unit.policy import build
 
@@ -37,10 +36,6 @@ class Children:
         """Nothing is read."""
 
 
-def _store() -> Store[Any]:
-    return Store(lambda _old, _new: None)
-
-
 def a_job(**status: Any) -> Job:
     return Job(
         metadata=Meta(namespace="ns", name="a", uid="u", generation=1),
@@ -63,7 +58,7 @@ def a_job(**status: Any) -> Job:
 async def test_claim_that_cannot_be_read_holds_up_a_start_alone(
     status: dict[str, Any], needed: bool
 ) -> None:
-    caches = Caches(jobs=_store(), pods=_store(), nodes=_store(), node_counts=NodeCounter())
+    caches = Caches(lambda _key: None, lambda _uid: None)
     views = Views(bytes(32), lambda _key, _seconds: None)
     observer = Observer(caches, cast("Any", Claims()), cast("Any", Children()), views)
     looking = observer.observe(
