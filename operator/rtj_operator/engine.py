@@ -78,7 +78,11 @@ class Engine:
         self._health = health.Health(client, sources, self._queue, leadership)
         self._probes = ProbeServer(process, settings.probe_endpoint, self._health.alive)
         REGISTRY.register(
-            metrics.JobCollector(lambda: self._caches.jobs, self._views.refused_hellos)
+            metrics.JobCollector(
+                lambda: self._caches.jobs,
+                self._views.refused_hellos,
+                lambda: self._caches.node_counts.of(()).not_ready,
+            )
         )
 
     async def run(self) -> None:

@@ -26,7 +26,7 @@ STREAM_SECONDS: Final = 90.0
 # Longer than a pass may take.
 QUEUE_SECONDS: Final = 150.0
 PROBE_SECONDS: Final = 3.0
-LAG_PERIOD_SECONDS: Final = 0.5
+LAG_PERIOD_SECONDS: Final = 0.1
 LAG_WINDOW_SECONDS: Final = 60.0
 
 
@@ -98,7 +98,9 @@ async def watch_loop() -> None:
     while True:
         began = loop.time()
         await asyncio.sleep(LAG_PERIOD_SECONDS)
-        lags.append(max(0.0, loop.time() - began - LAG_PERIOD_SECONDS))
+        lag = max(0.0, loop.time() - began - LAG_PERIOD_SECONDS)
+        lags.append(lag)
+        metrics.LOOP_DELAY.observe(lag)
         metrics.LOOP_LAG.set(max(lags))
 
 
