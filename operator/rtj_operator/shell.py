@@ -14,6 +14,7 @@ import dataclasses
 import logging
 import os
 import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -32,8 +33,9 @@ log = logging.getLogger(__name__)
 END_SECONDS: Final = 10.0
 PAUSE_FIRST_SECONDS: Final = 0.2
 PAUSE_MAX_SECONDS: Final = 10.0
+PROBE_PAUSE_MAX_SECONDS: Final = 2.0
 # A kopf that lasted this long did not fail at its start.
-LASTED_SECONDS: Final = 60.0
+LASTED_SECONDS: Final = 30.0
 # What a list shows kopf's watch must have brought by then.
 LATE_SECONDS: Final = 10.0
 # Of kopf's requests. It retries 403 as well, and it is begun anew after the last of them.
@@ -62,16 +64,17 @@ class ProbeServer:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        pauses = _Pauses(PROBE_PAUSE_MAX_SECONDS)
         while True:
             registry = _registry(self._process)
             kopf.on.probe(id="alive", registry=registry)(self._alive)
             try:
                 await _run(self._process, registry, "", endpoint=self._endpoint)
             except Exception as error:
-                # While the API server is down, kopf ends about once a minute. Only the second or
-                # third missed probe in a row would count.
+                # While the API server is down, kopf ends about once a minute; a probe or two that
+                # are missed do not count.
                 log.warning("kopf's probe server ended, beginning again: %s", _text(error))
-            await asyncio.sleep(PAUSE_FIRST_SECONDS)
+            await asyncio.sleep(pauses.next())
 
     async def _alive(self, **_: Any) -> str:
         problem = await self._problem()
@@ -101,20 +104,15 @@ class JobStream:
 
     async def run(self) -> None:
         """Stream until cancelled, while the jobs may be read."""
-        pause = PAUSE_FIRST_SECONDS
-        loop = asyncio.get_running_loop()
+        pauses = _Pauses(PAUSE_MAX_SECONDS)
         while True:
             await self._lists.listing.until(lambda: self._lists.listing.readable)
-            began = loop.time()
             try:
                 await self._stream()
             except Exception as error:
                 log.warning("kopf ended in %s: %s", self._name, _text(error))
             metrics.KOPF_ENDED.inc()
-            if loop.time() - began > LASTED_SECONDS:
-                pause = PAUSE_FIRST_SECONDS
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, PAUSE_MAX_SECONDS)
+            await asyncio.sleep(pauses.next())
 
     @property
     def _name(self) -> str:
@@ -136,6 +134,7 @@ class JobStream:
 
     async def _kopf(self) -> None:
         registry = _registry(self._process)
+        kopf.on.startup(id="patience", registry=registry)(_give_up_soon)
         kopf.on.cleanup(id="gap", registry=registry)(self._gap)
         kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, id="job", registry=registry)(
             self._job
@@ -178,15 +177,37 @@ class JobStream:
             await self._event.wait()
 
 
+class _Pauses:
+    """How long to wait before the next kopf: longer each time, unless the last one lasted."""
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._pause = PAUSE_FIRST_SECONDS
+        self._began = time.monotonic()
+
+    def next(self) -> float:
+        """The pause that is due now that one ended."""
+        if time.monotonic() - self._began > LASTED_SECONDS:
+            self._pause = PAUSE_FIRST_SECONDS
+        pause = self._pause * random.uniform(0.5, 1.0)
+        self._pause = min(2 * self._pause, self._longest)
+        self._began = time.monotonic() + pause
+        return pause
+
+
 async def _run(
     process: Process, registry: kopf.OperatorRegistry, namespace: str, endpoint: str | None = None
 ) -> None:
     """One kopf, until one of its tasks ends; raises what it failed with."""
     # Its own way of naming itself fails for a user id without a name; this one it documents.
     os.environ.setdefault("POD_ID", process.identity)
+    settings = kopf.OperatorSettings()
+    # It is a guest: when it ends, the process is not to be killed ten minutes later. It is set here
+    # since a startup handler may be cut off.
+    settings.process.ultimate_exiting_timeout = None
     tasks = await kopf.spawn_tasks(
         registry=registry,
-        settings=kopf.OperatorSettings(),
+        settings=settings,
         standalone=True,
         clusterwide=not namespace,
         namespaces=(namespace,) if namespace else (),
@@ -215,8 +236,7 @@ def _registry(process: Process) -> kopf.OperatorRegistry:
         if asked:
             await process.credentials.renewed()
         asked = True
-        # kopf closes its watches when credentials expire; the server checks them at connect alone.
-        return dataclasses.replace(process.credentials.connection, expiration=None)
+        return process.credentials.shared
 
     kopf.on.startup(id="settings", registry=registry)(_configure)
     kopf.on.login(id="login", registry=registry)(login)
@@ -233,9 +253,11 @@ async def _configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.watching.inactivity_timeout = 70
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 5
+
+
+async def _give_up_soon(settings: kopf.OperatorSettings, **_: Any) -> None:
+    """For a watch: to begin anew is quicker than kopf's own patience of a minute."""
     settings.networking.error_backoffs = RETRIES_SECONDS
-    # It is a guest: its end must not become the process's.
-    settings.process.ultimate_exiting_timeout = None
 
 
 def _text(error: Exception) -> str:

@@ -77,11 +77,10 @@ class KubeClient:
         self._lease_left = lease_left
         connection = credentials.connection
         self._server = connection.server.rstrip("/")
-        ssl_context = connection.as_ssl_context()
-        self._requests = _session(ssl_context, REQUEST_CONNECTIONS)
-        self._leases = _session(ssl_context, LEASE_CONNECTIONS)
+        self._requests = _session(credentials.tls, REQUEST_CONNECTIONS)
+        self._leases = _session(credentials.tls, LEASE_CONNECTIONS)
         # As many as there are watches: each holds one for as long as it lasts.
-        self._watches = _session(ssl_context, 0)
+        self._watches = _session(credentials.tls, 0)
 
     async def __aenter__(self) -> "KubeClient":
         return self

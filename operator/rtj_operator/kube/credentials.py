@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import logging
 import os
+import ssl
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -55,6 +56,18 @@ def _server(fallback: str) -> str:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
+@dataclasses.dataclass(frozen=True)
+class SharedConnection(kopf.ConnectionInfo):
+    """A connection for one more client of this process: with the TLS context that all of them
+    have, since making one takes 30 ms of the event loop."""
+
+    tls: ssl.SSLContext | None = None
+
+    def as_ssl_context(self) -> ssl.SSLContext:
+        """That context."""
+        return self.tls or super().as_ssl_context()
+
+
 class Credentials:
     """The connection, read again when its token is due: in a thread, since a plugin may take its
     time, and while what is known is still good."""
@@ -62,6 +75,7 @@ class Credentials:
     def __init__(self) -> None:
         self._settings = kopf.OperatorSettings()
         self._connection = login(self._settings)
+        self.tls = self._connection.as_ssl_context()
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -71,6 +85,14 @@ class Credentials:
         if expiration is not None and expiration <= datetime.now(UTC):
             self.renew()
         return self._connection
+
+    @property
+    def shared(self) -> SharedConnection:
+        """The same for a kopf. kopf closes its watches when credentials expire, but the server
+        checks them at connect alone: they do not expire, and kopf asks anew after a 401."""
+        known = dataclasses.replace(self.connection, expiration=None)
+        fields = {field.name: getattr(known, field.name) for field in dataclasses.fields(known)}
+        return SharedConnection(**fields, tls=self.tls)
 
     def renew(self) -> None:
         """Have the token read again, for example after a 401; does not wait for it."""

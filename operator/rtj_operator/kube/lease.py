@@ -115,19 +115,26 @@ class Leadership:
         self._valid_until = 0.0
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                # A renewal that was cut off may have been written.
-                self._seen = await client.get_lease(
-                    self._namespace, self._name, seconds=RELEASE_SECONDS
-                )
-                if self._seen.spec.holder_identity != self._identity:
-                    return
-                spec = self._spec(holder="", epoch=self._term.epoch, duration=1)
-                await client.put_lease(
-                    self._namespace, self._name, self._body(spec), seconds=RELEASE_SECONDS
-                )
-            log.info("released lease %s/%s", self._namespace, self._name)
+                while not await self._give_up(client):
+                    continue
         except (KubeError, TimeoutError) as error:
             log.warning("lease %s/%s is left to expire: %s", self._namespace, self._name, error)
+
+    async def _give_up(self, client: KubeClient) -> bool:
+        """One try to write that nobody holds the lease; False: it changed meanwhile, by a renewal
+        that was cut off and yet written."""
+        self._seen = await client.get_lease(self._namespace, self._name, seconds=RELEASE_SECONDS)
+        if self._seen.spec.holder_identity != self._identity:
+            return True
+        spec = self._spec(holder="", epoch=self._term.epoch, duration=1)
+        try:
+            await client.put_lease(
+                self._namespace, self._name, self._body(spec), seconds=RELEASE_SECONDS
+            )
+        except Conflict:
+            return False
+        log.info("released lease %s/%s", self._namespace, self._name)
+        return True
 
     async def _attempt(self, client: KubeClient) -> None:
         """One try to create, renew or take the lease."""

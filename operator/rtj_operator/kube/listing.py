@@ -6,6 +6,7 @@ succeeds again.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -26,9 +27,7 @@ log = logging.getLogger(__name__)
 REFUSALS: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
 BACKOFF_FIRST_SECONDS: Final = 0.1
 BACKOFF_MAX_SECONDS: Final = 10.0
-# A poller that was not answered for its period and this long is silent.
-SILENCE_SECONDS: Final = 75.0
-# Least time between two lists of a poller, whoever asks.
+# Least time from one list of a poller to the next, whoever asks.
 PAUSE_SECONDS: Final = 1.0
 
 
@@ -107,8 +106,9 @@ class Listing[T: Named]:
             await self.news.wait_for(holds)
 
     def complain(self, error: Exception) -> None:
-        """Log what went wrong, once as long as it stays the same."""
-        level = logging.DEBUG if str(error) == self._told else logging.WARNING
+        """Log what went wrong, once as long as it stays the same; a refusal was told already."""
+        told = self.refused or str(error) == self._told
+        level = logging.DEBUG if told else logging.WARNING
         self._told = str(error)
         log.log(level, "reading %s broke, trying again: %s", self.name, error)
 
@@ -157,6 +157,7 @@ class Poller[T: Named]:
         backoff = BACKOFF_FIRST_SECONDS
         while True:
             self._wanted.clear()
+            began = time.monotonic()
             try:
                 await self.listing.take()
             except (KubeError, msgspec.DecodeError) as error:
@@ -165,9 +166,7 @@ class Poller[T: Named]:
                 backoff = min(backoff * 2, BACKOFF_MAX_SECONDS)
                 continue
             backoff = BACKOFF_FIRST_SECONDS
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._period):
                     await self._wanted.wait()
-            except TimeoutError:
-                continue
-            await asyncio.sleep(PAUSE_SECONDS * random.uniform(0.0, 0.2))
+            await asyncio.sleep(began + PAUSE_SECONDS - time.monotonic())
