@@ -1,10 +1,10 @@
 """Leadership by a Lease of coordination.k8s.io, and how long it may still be relied on.
 
 A leader that dies is followed within five seconds: others take the lease 4 s after they last saw it
-change, and they look four times a second. The holder renews it every 0.8 s and stops 3 s after the start
-of its last renewal that was answered. One that gets no answer is given up after 1 s, and there is
-time for another: a lost answer does not cost the lease. With two replicas that is little more than
-one PUT and four GETs a second, on connections of their own.
+change, and they look four times a second. The holder renews it every 0.8 s and stops 3 s after the
+start of its last renewal that was answered. One that gets no answer is given up after 1 s, and
+there is time for another: a lost answer does not cost the lease. With two replicas that is little
+more than one PUT and four GETs a second, on connections of their own.
 
 Only the local boot clock is used, which goes on while a machine sleeps. The times written into the
 Lease are for people, and for how long nobody led.
