@@ -20,7 +20,7 @@ Row = tuple[str, str, str, str]
 def operator() -> str:
     """Of the operator process."""
     served = [value for value in vars(metrics).values() if isinstance(value, MetricWrapperBase)]
-    jobs = metrics.JobCollector(lambda: (), dict[tuple[str, str], int]).collect()
+    jobs = metrics.JobCollector(lambda: (), dict[tuple[str, str], int], int).collect()
     return _table([*_of_wrappers(served), *map(_row, jobs)])
 
 

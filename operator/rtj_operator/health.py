@@ -1,15 +1,15 @@
-"""Probes and metrics over HTTP.
+"""What the probes are told, and the server of readiness and metrics; that of liveness is kopf's.
 
 Alive means: the loop turns, no pass is stuck, and no stream is silent while the API server
-answers. An API server that is down makes nobody unhealthy: restarting would not help. Ready means:
-the caches were filled once.
+answers. An API server that is down, or refuses us something, makes nobody unhealthy: restarting
+would not help. Ready means: every list was answered, and the jobs of some namespace are known.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -17,7 +17,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rtj_operator import metrics
 from rtj_operator.kube.client import KubeClient
 from rtj_operator.kube.errors import KubeError
-from rtj_operator.kube.informer import Reflector
 from rtj_operator.kube.lease import Leadership
 from rtj_operator.work.queue import WorkQueue
 
@@ -27,10 +26,28 @@ STREAM_SECONDS: Final = 90.0
 # Longer than a pass may take.
 QUEUE_SECONDS: Final = 150.0
 PROBE_SECONDS: Final = 3.0
-LAG_PERIOD_SECONDS: Final = 0.5
+LAG_PERIOD_SECONDS: Final = 0.1
 LAG_WINDOW_SECONDS: Final = 60.0
 
-type Check = Callable[[], Awaitable[str]]
+
+class ListState(Protocol):
+    """What is known of the lists of one collection."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def synced(self) -> bool: ...
+    @property
+    def refused(self) -> str: ...
+
+
+class Source(Protocol):
+    """Keeps one collection current."""
+
+    @property
+    def listing(self) -> ListState: ...
+    @property
+    def silent_seconds(self) -> float: ...
 
 
 class Health:
@@ -39,12 +56,12 @@ class Health:
     def __init__(
         self,
         client: KubeClient,
-        reflectors: Sequence[Reflector[Any]],
+        sources: Sequence[Source],
         queue: WorkQueue,
         leadership: Leadership,
     ) -> None:
         self._client = client
-        self._reflectors = reflectors
+        self._sources = sources
         self._queue = queue
         self._leadership = leadership
 
@@ -53,7 +70,7 @@ class Health:
         stuck = self._queue.stuck_seconds
         if self._leadership.leading and stuck > QUEUE_SECONDS:
             return f"no pass over a job has begun or ended for {stuck:.0f} s"
-        silent = [r.name for r in self._reflectors if r.silent_seconds > STREAM_SECONDS]
+        silent = [s.listing.name for s in self._sources if s.silent_seconds > STREAM_SECONDS]
         if not silent:
             return ""
         try:
@@ -63,10 +80,15 @@ class Health:
             return ""
         return f"the API server answers, but the watch of {', '.join(silent)} is silent"
 
-    async def ready(self) -> str:
-        """Caches filled."""
-        missing = [r.name for r in self._reflectors if not r.synced]
-        return f"not listed yet: {', '.join(missing)}" if missing else ""
+    def ready(self) -> str:
+        """Caches filled, of all that may be read."""
+        lists = [source.listing for source in self._sources]
+        unanswered = [known.name for known in lists if not known.synced and not known.refused]
+        if unanswered:
+            return f"not listed yet: {', '.join(unanswered)}"
+        if not any(known.synced for known in lists):
+            return f"refused: {'; '.join(known.refused for known in lists)}"
+        return ""
 
 
 async def watch_loop() -> None:
@@ -76,34 +98,29 @@ async def watch_loop() -> None:
     while True:
         began = loop.time()
         await asyncio.sleep(LAG_PERIOD_SECONDS)
-        lags.append(max(0.0, loop.time() - began - LAG_PERIOD_SECONDS))
+        lag = max(0.0, loop.time() - began - LAG_PERIOD_SECONDS)
+        lags.append(lag)
+        metrics.LOOP_DELAY.observe(lag)
         metrics.LOOP_LAG.set(max(lags))
 
 
-async def serve(health: Health, host: str, probe_port: int, metrics_port: int) -> None:
-    """Serve until cancelled."""
-    probes = web.Application()
-    probes.router.add_get("/healthz", _answer(health.alive))
-    probes.router.add_get("/readyz", _answer(health.ready))
-    figures = web.Application()
-    figures.router.add_get("/metrics", _metrics)
-    runners = [web.AppRunner(app, access_log=None) for app in (probes, figures)]
-    try:
-        for runner, port in zip(runners, (probe_port, metrics_port), strict=True):
-            await runner.setup()
-            await web.TCPSite(runner, host or None, port).start()
-        await asyncio.Event().wait()
-    finally:
-        for runner in runners:
-            await runner.cleanup()
+async def serve(health: Health, host: str, port: int) -> None:
+    """Serve /readyz and /metrics until cancelled."""
 
-
-def _answer(check: Check) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def handle(_: web.Request) -> web.Response:
-        problem = await check()
+    async def readyz(_: web.Request) -> web.Response:
+        problem = health.ready()
         return web.Response(text=problem or "ok", status=503 if problem else 200)
 
-    return handle
+    app = web.Application()
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", _metrics)
+    runner = web.AppRunner(app, access_log=None)
+    try:
+        await runner.setup()
+        await web.TCPSite(runner, host or None, port).start()
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
 
 
 async def _metrics(_: web.Request) -> web.Response:

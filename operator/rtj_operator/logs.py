@@ -58,8 +58,6 @@ def configure(form: Literal["text", "json"], level: str) -> None:
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for noisy in ("kopf", "aiohttp", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # It only ever says that it takes no signals in its thread; those are ours.
-    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -17,6 +17,7 @@ from rtj_operator.kube.client import KubeClient
 from rtj_operator.kube.credentials import Credentials
 from rtj_operator.kube.lease import Leadership
 from rtj_operator.settings import Settings, SettingsError
+from rtj_operator.shell import Process
 
 log = logging.getLogger(__name__)
 
@@ -42,17 +43,23 @@ def main() -> None:
 async def run(settings: Settings, master_key: bytes, credentials: Credentials) -> None:
     """Run until SIGTERM or SIGINT; then the lease is given up at once."""
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+    def take_signals() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+    take_signals()
     leadership = Leadership(settings.lease_namespace, settings.lease_name, settings.identity)
+    process = Process(
+        credentials=credentials, identity=settings.identity, take_signals=take_signals
+    )
     async with KubeClient(credentials, leadership.left) as client:
-        engine = Engine(settings, master_key, client, leadership)
+        engine = Engine(settings, master_key, client, leadership, process)
         log.info("starting as %s", settings.identity)
         try:
             await _until(stop, engine.run(), leadership.run(client))
         finally:
             await leadership.release(client)
-            await asyncio.to_thread(engine.join)
     log.info("ended")
 
 

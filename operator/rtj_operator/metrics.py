@@ -54,6 +54,19 @@ REQUESTS: Final = Counter(
     "Requests to the API server; code 0: no answer",
     ["verb", "resource", "code"],
 )
+WATCH_REFUSED: Final = Gauge(
+    "rtj_watch_refused",
+    "1 while the API server refuses to list what is watched; an empty namespace: all",
+    ["resource", "namespace"],
+)
+KOPF_ENDED: Final = Counter(
+    "rtj_kopf_ended", "Watches of jobs by kopf that ended and were begun again"
+)
+LOOP_DELAY: Final = Histogram(
+    "rtj_loop_delay_seconds",
+    "By how much the event loop was late, ten times a second",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
+)
 LOOP_LAG: Final = Gauge("rtj_loop_lag_seconds", "Worst delay of the event loop in the last minute")
 
 
@@ -77,14 +90,16 @@ def count_decision(job: JobObservation, decision: Decision) -> None:
 
 
 class JobCollector(Collector):
-    """Figures of the jobs as they are when Prometheus asks, so that none outlives its job."""
+    """Figures of jobs and nodes as they are when Prometheus asks, so that none outlives its job."""
 
     def __init__(
         self,
         jobs: Callable[[], Iterable[Job]],
         refused_hellos: Callable[[], Mapping[tuple[str, str], int]],
+        nodes_not_ready: Callable[[], int],
     ) -> None:
         self._jobs = jobs
+        self._nodes_not_ready = nodes_not_ready
         self._refused_hellos = refused_hellos
 
     def collect(self) -> Iterable[Metric]:
@@ -114,4 +129,9 @@ class JobCollector(Collector):
         )
         for key, refusals in self._refused_hellos().items():
             refused.add_metric(key, refusals)
-        return phase, step, goodput, refused
+        not_ready = GaugeMetricFamily(
+            "rtj_nodes_not_ready",
+            "Nodes of the cluster that are not ready, as this process sees it",
+        )
+        not_ready.add_metric([], self._nodes_not_ready())
+        return phase, step, goodput, refused, not_ready

@@ -51,8 +51,8 @@ class Settings(BaseSettings):
         "derived from it.",
     )
     bind_host: str = Field(default="", description="Address for probes and metrics. Empty: all.")
-    probe_port: Port = Field(default=8080, description="Serves /healthz and /readyz.")
-    metrics_port: Port = Field(default=9090, description="Serves /metrics.")
+    probe_port: Port = Field(default=8080, description="Serves /healthz.")
+    metrics_port: Port = Field(default=9090, description="Serves /metrics and /readyz.")
     log_format: Literal["text", "json"] = Field(default="text", description="Form of log records.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level of log records."
@@ -76,6 +76,13 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(item for part in value.split(",") if (item := part.strip()))
         return value
+
+    @property
+    def probe_endpoint(self) -> str:
+        """Where kopf serves the liveness probe. It takes one address: that of the pod's family."""
+        any_address = "::" if ":" in os.environ.get("POD_IP", "") else "0.0.0.0"
+        host = self.bind_host or any_address
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.probe_port}/healthz"
 
     @property
     def peers(self) -> Peers:

@@ -3,11 +3,16 @@
 The gate is the fence of leadership: it says how many seconds of the lease are left on the boot
 clock, and a mutation gets no longer than that, so that none of a former leader's requests can
 arrive in the time of the next one.
+
+Watches, requests and the lease have connections of their own: a hundred open watches, or as many
+requests that hang, take none from a renewal.
 """
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 import aiohttp
@@ -17,14 +22,24 @@ from rtj_api import names
 from rtj_operator import metrics
 from rtj_operator.kube.credentials import Credentials
 from rtj_operator.kube.errors import ApiError, NotLeader, Unreachable, api_error
-from rtj_operator.kube.objects import ListMeta, ObjectList, Resource, View, WatchEvent
+from rtj_operator.kube.objects import (
+    LEASES,
+    Lease,
+    ListMeta,
+    ObjectList,
+    Resource,
+    View,
+    WatchEvent,
+)
 
 REQUEST_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
 # A mutation is not begun with less than this left of the lease.
 MIN_LEASE_SECONDS: Final = 0.5
 PAGE_SIZE: Final = 500
-CONNECTIONS: Final = 64
+# Requests under way at once, beside watches and the lease.
+REQUEST_CONNECTIONS: Final = 64
+LEASE_CONNECTIONS: Final = 2
 MAX_WATCH_LINE_BYTES: Final = 16 * 1024 * 1024
 
 JSON: Final = "application/json"
@@ -62,18 +77,17 @@ class KubeClient:
         self._lease_left = lease_left
         connection = credentials.connection
         self._server = connection.server.rstrip("/")
-        # Proxies of the environment are for the pods' own traffic, not for the API server.
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=connection.as_ssl_context(), limit=CONNECTIONS),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-            trust_env=False,
-        )
+        self._requests = _session(credentials.tls, REQUEST_CONNECTIONS)
+        self._leases = _session(credentials.tls, LEASE_CONNECTIONS)
+        # As many as there are watches: each holds one for as long as it lasts.
+        self._watches = _session(credentials.tls, 0)
 
     async def __aenter__(self) -> "KubeClient":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        for session in (self._requests, self._leases, self._watches):
+            await session.close()
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -133,7 +147,7 @@ class KubeClient:
             query["labelSelector"] = selector
         path = resource.path(namespace)
         try:
-            async with self._session.get(
+            async with self._watches.get(
                 self._server + path, params=query, headers=self._headers()
             ) as response:
                 metrics.count_request("WATCH", resource.plural, response.status)
@@ -227,18 +241,27 @@ class KubeClient:
         )
         return msgspec.json.decode(answer, type=resource.view)
 
-    async def put_lease[T](
-        self, resource: Resource[T], namespace: str, name: str, body: Mapping[str, Any]
-    ) -> T:
+    # --- the leader lease ------------------------------------------------------------------------
+
+    async def get_lease(self, namespace: str, name: str, *, seconds: float) -> Lease:
+        """The leader lease, live."""
+        path = LEASES.path(namespace, name)
+        answer = await self._request("GET", path, session=self._leases, seconds=seconds)
+        return msgspec.json.decode(answer, type=Lease)
+
+    async def put_lease(
+        self, namespace: str, name: str, body: Mapping[str, Any], *, seconds: float
+    ) -> Lease:
         """Create (no name) or replace the leader lease itself: the one write that the gate lets
         pass, since it is what opens it."""
         answer = await self._request(
             "PUT" if name else "POST",
-            resource.path(namespace, name),
+            LEASES.path(namespace, name),
             body=msgspec.json.encode(body),
-            seconds=CONNECT_SECONDS,
+            session=self._leases,
+            seconds=seconds,
         )
-        return msgspec.json.decode(answer, type=resource.view)
+        return msgspec.json.decode(answer, type=Lease)
 
     # --- below -----------------------------------------------------------------------------------
 
@@ -269,38 +292,56 @@ class KubeClient:
         content_type: str = JSON,
         seconds: float = REQUEST_SECONDS,
         verb: str = "",
+        session: aiohttp.ClientSession | None = None,
     ) -> bytes:
         what = f"{verb or method} {path}"
-        code = 0
-        try:
-            async with (
-                asyncio.timeout(seconds),
-                self._session.request(
+
+        async def send() -> tuple[int, bytes]:
+            code = 0
+            try:
+                async with (session or self._requests).request(
                     method,
                     self._server + path,
                     data=body,
                     params=query,
                     headers={**self._headers(), "Content-Type": content_type},
-                ) as response,
-            ):
-                code = response.status
-                answer = await response.read()
+                ) as response:
+                    code = response.status
+                    return code, await response.read()
+            finally:
+                metrics.count_request(verb or method, _plural(path), code)
+
+        try:
+            async with asyncio.timeout(seconds):
+                code, answer = await send()
+                if code == HTTPStatus.UNAUTHORIZED:
+                    # Nothing was done. A token that ran out early is replaced, and all is well.
+                    await self._credentials.renewed()
+                    code, answer = await send()
         except _TRANSPORT_ERRORS as error:
             raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
-        finally:
-            metrics.count_request(verb or method, _plural(path), code)
         if code >= 400:
             raise self._error(what, code, answer)
         return answer
 
     def _error(self, what: str, code: int, answer: bytes) -> ApiError:
-        if code == 401:
+        if code == HTTPStatus.UNAUTHORIZED:
             self._credentials.renew()
         return api_error(what, code, answer)
 
     def _headers(self) -> dict[str, str]:
         connection = self._credentials.connection
         return {"Accept": JSON, "User-Agent": names.FIELD_MANAGER, **connection.as_http_headers()}
+
+
+def _session(ssl_context: ssl.SSLContext, connections: int) -> aiohttp.ClientSession:
+    """Connections of one purpose; 0: as many as are asked for."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=ssl_context, limit=connections),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        # Proxies of the environment are for the pods' own traffic, not for the API server.
+        trust_env=False,
+    )
 
 
 def _plural(path: str) -> str:

@@ -9,6 +9,7 @@ import asyncio
 import dataclasses
 import logging
 import os
+import ssl
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -16,8 +17,10 @@ import kopf
 
 log = logging.getLogger(__name__)
 
-# A bound service account token lives an hour or more, and the kubelet renews its file well before.
-TOKEN_LIFETIME: Final = timedelta(minutes=5)
+# The kubelet renews the file of a token at four fifths of its life, which is ten minutes at least:
+# whoever reads it every minute has a good one. A kubeconfig's plugin is a process each time.
+FILE_LIFETIME: Final = timedelta(minutes=1)
+PLUGIN_LIFETIME: Final = timedelta(minutes=5)
 # A plugin that takes longer hangs; a failed reading is tried again after the second.
 READ_SECONDS: Final = 30.0
 RETRY: Final = timedelta(seconds=10)
@@ -31,7 +34,7 @@ def login(settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo:
     account = kopf.login_with_service_account(settings=settings)
     if account is not None:
         return dataclasses.replace(
-            account, server=_server(account.server), expiration=datetime.now(UTC) + TOKEN_LIFETIME
+            account, server=_server(account.server), expiration=datetime.now(UTC) + FILE_LIFETIME
         )
     try:
         config = kopf.login_via_client(logger=log, settings=settings)
@@ -41,7 +44,7 @@ def login(settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo:
             "or set KUBECONFIG"
         ) from error
     assert config is not None, "the kubernetes package is a dependency"
-    return dataclasses.replace(config, expiration=datetime.now(UTC) + TOKEN_LIFETIME)
+    return dataclasses.replace(config, expiration=datetime.now(UTC) + PLUGIN_LIFETIME)
 
 
 def _server(fallback: str) -> str:
@@ -53,6 +56,18 @@ def _server(fallback: str) -> str:
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
+@dataclasses.dataclass(frozen=True)
+class SharedConnection(kopf.ConnectionInfo):
+    """A connection for one more client of this process: with the TLS context that all of them
+    have, since making one takes 30 ms of the event loop."""
+
+    tls: ssl.SSLContext | None = None
+
+    def as_ssl_context(self) -> ssl.SSLContext:
+        """That context."""
+        return self.tls or super().as_ssl_context()
+
+
 class Credentials:
     """The connection, read again when its token is due: in a thread, since a plugin may take its
     time, and while what is known is still good."""
@@ -60,6 +75,7 @@ class Credentials:
     def __init__(self) -> None:
         self._settings = kopf.OperatorSettings()
         self._connection = login(self._settings)
+        self.tls = self._connection.as_ssl_context()
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -70,10 +86,25 @@ class Credentials:
             self.renew()
         return self._connection
 
+    @property
+    def shared(self) -> SharedConnection:
+        """The same for a kopf. kopf closes its watches when credentials expire, but the server
+        checks them at connect alone: they do not expire, and kopf asks anew after a 401."""
+        known = dataclasses.replace(self.connection, expiration=None)
+        fields = {field.name: getattr(known, field.name) for field in dataclasses.fields(known)}
+        return SharedConnection(**fields, tls=self.tls)
+
     def renew(self) -> None:
         """Have the token read again, for example after a 401; does not wait for it."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read(), name="credentials")
+
+    async def renewed(self) -> None:
+        """Have the token read again and wait for it, whether a better one is found or not."""
+        self.renew()
+        assert self._reading is not None
+        # Others may wait for the same reading: who gives up leaves it to them.
+        await asyncio.shield(self._reading)
 
     async def _read(self) -> None:
         try:

@@ -5,10 +5,10 @@ before the watch brings it. The newest resourceVersion wins, and a UID seen dele
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
-from rtj_operator.kube.objects import Object
+from rtj_operator.kube.objects import Named
 
 # UIDs remembered as deleted: enough for the replies that can be under way at one time.
 TOMBSTONES: Final = 4096
@@ -16,20 +16,21 @@ TOMBSTONES: Final = 4096
 type Key = tuple[str, str]
 
 
-class Store[T: Object]:
+class Store[T: Named]:
     """Objects of one kind, from one or several reflectors.
 
     `on_change(old, new)` is called for every difference, deletions (new is None) included.
-    `index` groups objects, for example a job's pods; None leaves an object out of the index.
+    `groups` names the groups that an object belongs to, for example its job and its node; names of
+    different kinds must differ.
     """
 
     def __init__(
         self,
         on_change: Callable[[T | None, T | None], None],
-        index: Callable[[T], Hashable | None] = lambda _: None,
+        groups: Callable[[T], Iterable[Hashable]] = lambda _: (),
     ) -> None:
         self._on_change = on_change
-        self._index = index
+        self._groups_of = groups
         self._objects: dict[Key, T] = {}
         self._groups: dict[Hashable, dict[Key, T]] = {}
         self._tombstones: OrderedDict[str, None] = OrderedDict()
@@ -45,7 +46,7 @@ class Store[T: Object]:
         return self._objects.get((namespace, name))
 
     def group(self, group: Hashable) -> tuple[T, ...]:
-        """The objects of one group of the index."""
+        """The objects of one group."""
         return tuple(self._groups.get(group, {}).values())
 
     def absorb(self, new: T) -> None:
@@ -60,7 +61,7 @@ class Store[T: Object]:
             self._forget(old)
         self._put(old, new)
 
-    def remove(self, gone: Object) -> None:
+    def remove(self, gone: Named) -> None:
         """An object of that UID is gone."""
         self._bury(gone.metadata.uid)
         old = self._objects.get(_key(gone))
@@ -85,23 +86,27 @@ class Store[T: Object]:
     def _put(self, old: T | None, new: T) -> None:
         key = _key(new)
         self._objects[key] = new
-        group = self._index(new)
-        if old is not None and (before := self._index(old)) != group:
-            self._ungroup(before, key)
-        if group is not None:
+        groups = tuple(self._groups_of(new))
+        if old is not None:
+            self._ungroup(old, set(groups))
+        for group in groups:
             self._groups.setdefault(group, {})[key] = new
         self._on_change(old, new)
 
     def _forget(self, old: T) -> None:
         self._bury(old.metadata.uid)
         self._objects.pop(_key(old), None)
-        self._ungroup(self._index(old), _key(old))
+        self._ungroup(old, frozenset())
 
-    def _ungroup(self, group: Hashable | None, key: Key) -> None:
-        members = self._groups.get(group, {})
-        members.pop(key, None)
-        if not members:
-            self._groups.pop(group, None)
+    def _ungroup(self, old: T, kept: Collection[Hashable]) -> None:
+        """Take an object out of its groups but those that are `kept`."""
+        for group in self._groups_of(old):
+            if group in kept:
+                continue
+            members = self._groups.get(group, {})
+            members.pop(_key(old), None)
+            if not members:
+                self._groups.pop(group, None)
 
     def _bury(self, uid: str) -> None:
         self._tombstones[uid] = None
@@ -109,5 +114,5 @@ class Store[T: Object]:
             self._tombstones.popitem(last=False)
 
 
-def _key(item: Object) -> Key:
+def _key(item: Named) -> Key:
     return item.metadata.namespace, item.metadata.name

@@ -4,6 +4,7 @@ finalizer would make its deletion wait for us."""
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from rtj_operator.kube.client import KubeClient
@@ -22,12 +23,17 @@ REMEMBERED: Final = 1024
 class Sweeper:
     """Looks at all nodes now and then, and when a job goes, while this process leads.
 
-    `knows_all`: jobs of all namespaces are seen. Else a taint for an unknown job may be another
-    operator's, and only those of jobs that were seen to go are released.
+    `knows_all()`: the jobs of all namespaces are known now. Else a taint for an unknown job may be
+    another operator's, and only those of jobs that were seen to go are released.
     """
 
     def __init__(
-        self, client: KubeClient, jobs: Store[Job], nodes: Store[Node], *, knows_all: bool
+        self,
+        client: KubeClient,
+        jobs: Store[Job],
+        nodes: Store[Node],
+        *,
+        knows_all: Callable[[], bool],
     ) -> None:
         self._client = client
         self._jobs = jobs
@@ -55,10 +61,10 @@ class Sweeper:
     async def sweep(self) -> None:
         """Release every taint whose job does not exist."""
         jobs = {job.metadata.uid for job in self._jobs}
-        gone = set(self._gone)
+        gone, knows_all = set(self._gone), self._knows_all()
         for node in self._nodes:
             for uid in taints.jobs_tainting(node):
-                if uid not in jobs and (self._knows_all or uid in gone):
+                if uid not in jobs and (knows_all or uid in gone):
                     await self._release(node, uid)
 
     async def _release(self, node: Node, job_uid: str) -> None:

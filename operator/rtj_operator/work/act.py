@@ -42,9 +42,9 @@ from rtj_operator.remedy import taints
 from rtj_operator.render import pods as pod_builder
 from rtj_operator.render import profiles
 from rtj_operator.render.objects import JobRef, Manifest
+from rtj_operator.work.caches import Caches
 from rtj_operator.work.children import ChildKeeper, is_ours, owner_text
 from rtj_operator.work.memory import JobMemory
-from rtj_operator.work.observe import Caches
 from rtj_operator.work.views import Views
 
 log = logging.getLogger(__name__)

@@ -2,14 +2,12 @@
 the job view from its socket."""
 
 import time
-from dataclasses import dataclass
-from typing import Final
 
 from rtj_api.reasons import Phase
 from rtj_api.spec import ResilientTrainingJobSpec
 from rtj_api.status import ResilientTrainingJobStatus
-from rtj_operator.kube.objects import Job, Node, Pod
-from rtj_operator.kube.store import Store
+from rtj_operator.kube.lease import Term
+from rtj_operator.kube.objects import Job
 from rtj_operator.policy.observation import (
     ClaimObservation,
     JobObservation,
@@ -22,23 +20,14 @@ from rtj_operator.render import pods as pod_builder
 from rtj_operator.render import profiles
 from rtj_operator.render.objects import JobRef, UnusableTemplate
 from rtj_operator.work import read
+from rtj_operator.work.caches import Caches
 from rtj_operator.work.children import ChildKeeper, is_ours
 from rtj_operator.work.memory import JobMemory, ReadSpec
+from rtj_operator.work.nodes import NodeCount
 from rtj_operator.work.queue import JobKey
 from rtj_operator.work.storage import ClaimReader
 from rtj_operator.work.view_link import Coordinator, ViewState
 from rtj_operator.work.views import Views
-
-LABEL_INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
-
-
-@dataclass(frozen=True, slots=True)
-class Caches:
-    """What the informers keep; pods are grouped by `(namespace, job name)`."""
-
-    jobs: Store[Job]
-    pods: Store[Pod]
-    nodes: Store[Node]
 
 
 class Observer:
@@ -52,7 +41,7 @@ class Observer:
         self._children = children
         self._views = views
 
-    async def observe(self, job: Job, memory: JobMemory, epoch: int) -> Observation:
+    async def observe(self, job: Job, memory: JobMemory, term: Term) -> Observation:
         """The job and its surroundings as they are now.
 
         Raises KubeError when a live read gets no answer, read.UnreadableStatus.
@@ -64,7 +53,7 @@ class Observer:
             await self._children.look(ref, memory)
         claim = await self._claim(seen)
         pods = self._pods(ref)
-        state = self._view(seen, pods, epoch)
+        state = self._view(seen, pods, term.epoch)
         matching = self._matching(profile)
         return Observation(
             now=time.time(),
@@ -77,8 +66,10 @@ class Observer:
             view=state.view,
             view_connected=state.connected,
             view_lost_seconds=state.lost_seconds,
-            matching_nodes=len(matching),
-            matching_nodes_bad=matching.count(False),
+            epoch=term.epoch,
+            unled_seconds=term.unled_seconds,
+            matching_nodes=matching.total,
+            matching_nodes_bad=matching.not_ready,
             conflicts=memory.conflicts,
             refusal=memory.refusal,
         )
@@ -104,16 +95,11 @@ class Observer:
         found = {name: self._caches.nodes.get("", name) for name in sorted(wanted)}
         return {name: read.node_observation(node) for name, node in found.items() if node}
 
-    def _matching(self, profile: profiles.Profile | None) -> list[bool]:
-        """For each node on which the job could run, whether it is ready."""
+    def _matching(self, profile: profiles.Profile | None) -> NodeCount:
+        """The nodes on which the job could run."""
         if profile is None:
-            return []
-        values = profile.node_label_values
-        return [
-            read.node_ready(node)
-            for node in self._caches.nodes
-            if not values or node.metadata.labels.get(LABEL_INSTANCE_TYPE) in values
-        ]
+            return NodeCount(0, 0)
+        return self._caches.node_counts.of(profile.node_label_values)
 
     def _view(self, job: JobObservation, pods: tuple[PodObservation, ...], epoch: int) -> ViewState:
         incarnation = job.status.coordinator.incarnation

@@ -110,21 +110,14 @@ def pod_observation(pod: Pod) -> PodObservation | None:
 def node_observation(node: Node) -> NodeObservation:
     """A node."""
     meta, spec = node.metadata, node.spec
-    none = Condition(type="Ready", reason="NoReadyCondition")
-    ready = next((item for item in node.status.conditions if item.type == "Ready"), none)
     return NodeObservation(
         name=meta.name,
         uid=meta.uid,
         provider_id=spec.provider_id,
-        ready=_ternary(ready.status),
-        ready_reason=ready.reason,
+        ready=_ternary(node.ready.status),
+        ready_reason=node.ready.reason,
         taints=tuple((taint.key, taint.value, taint.effect) for taint in spec.taints),
     )
-
-
-def node_ready(node: Node) -> bool:
-    """Whether the node's Ready condition is True."""
-    return any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
 
 
 def _container(item: ContainerStatus) -> ContainerObservation:

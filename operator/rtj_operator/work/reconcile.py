@@ -8,13 +8,16 @@ read live and decided anew.
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Final
 
-from rtj_api.reasons import EventReason
+from rtj_api.reasons import EventReason, Phase
+from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator import logs, metrics
 from rtj_operator.events import EventRecorder
 from rtj_operator.kube.client import KubeClient
 from rtj_operator.kube.errors import Conflict, KubeError, NotFound, NotLeader
+from rtj_operator.kube.lease import Term
 from rtj_operator.kube.objects import JOBS, Job
 from rtj_operator.kube.store import Store
 from rtj_operator.policy.decide import decide
@@ -49,6 +52,7 @@ class Reconciler:
         views: Views,
         events: EventRecorder,
         queue: WorkQueue,
+        leads: Callable[[JobKey], bool],
     ) -> None:
         self._client = client
         self._jobs = jobs
@@ -57,29 +61,34 @@ class Reconciler:
         self._views = views
         self._events = events
         self._queue = queue
+        self._leads = leads
         self._memories = Memories()
         self._complained: dict[JobKey, str] = {}
 
-    async def run(self, epoch: int) -> None:
+    async def run(self, term: Term) -> None:
         """Work until cancelled."""
         self._memories = Memories()
         async with asyncio.TaskGroup() as group:
             for _ in range(WORKERS):
-                group.create_task(self._work(epoch))
+                group.create_task(self._work(term))
 
-    async def _work(self, epoch: int) -> None:
+    async def _work(self, term: Term) -> None:
         while True:
             key = await self._queue.get()
             began = time.monotonic()
             with logs.job(key):
-                result = await self._pass(key, epoch)
+                result = await self._pass(key, term)
             metrics.RECONCILE.labels(result).observe(time.monotonic() - began)
 
-    async def _pass(self, key: JobKey, epoch: int) -> str:
+    async def _pass(self, key: JobKey, term: Term) -> str:
         """One pass, whatever happens in it; returns its result's name for the metric."""
+        if not self._leads(key):
+            # Its namespace cannot be read now; all of its jobs are looked at when it can.
+            self._queue.done(key)
+            return "held"
         try:
             async with asyncio.timeout(PASS_SECONDS):
-                wake_after = await self._reconcile(key, epoch)
+                wake_after = await self._reconcile(key, term)
         except asyncio.CancelledError:
             self._queue.interrupted(key)
             raise
@@ -97,7 +106,7 @@ class Reconciler:
         self._queue.done(key, wake_after)
         return "done"
 
-    async def _reconcile(self, key: JobKey, epoch: int) -> float | None:
+    async def _reconcile(self, key: JobKey, term: Term) -> float | None:
         job = self._jobs.get(*key)
         for _ in range(STALE_MAX):
             if job is None:
@@ -105,7 +114,7 @@ class Reconciler:
                 return None
             memory = self._memories.of(key, job.metadata.uid)
             try:
-                observation = await self._observer.observe(job, memory, epoch)
+                observation = await self._observer.observe(job, memory, term)
             except UnreadableStatus as error:
                 await self._complain(key, job, str(error))
                 return None
@@ -119,6 +128,7 @@ class Reconciler:
                 log.debug("deciding anew: %s", error)
                 job = await self._live(job)
                 continue
+            self._views.expect_steps(key, awaited=awaits_step(decision.status))
             retry = await self._actor.act(observation.job, memory, decision.actions)
             wakes = (retry, decision.wake_after_seconds)
             return min((seconds for seconds in wakes if seconds is not None), default=None)
@@ -163,3 +173,10 @@ class Reconciler:
         event = EmitEvent(type="Warning", reason=EventReason.INVALID, message=text[:1024])
         await self._events.emit(ref, event)
         self._complained[key] = text
+
+
+def awaits_step(status: ResilientTrainingJobStatus) -> bool:
+    """Whether a decision waits for the job's next step: its first, the one that ends a recovery,
+    the last before a suspension. Training that goes well is looked at once a minute."""
+    steady = status.phase == Phase.RUNNING and status.first_step_time is not None
+    return not steady or status.recovery is not None

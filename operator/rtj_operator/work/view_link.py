@@ -36,8 +36,10 @@ REFUSED_SECONDS: Final = 2.0
 # Pause after each frame: a coordinator sends five a second, and a tenant's own program that sends
 # more must not occupy the operator.
 GAP_SECONDS: Final = 0.05
-# News of steps alone may wait this long, so that training costs one pass a second at most.
+# News of steps alone may wait this long where a decision waits for a step, so that such a job costs
+# one pass a second at most; and this long where none does: progress is written once a minute.
 PROGRESS_SECONDS: Final = 1.0
+IDLE_PROGRESS_SECONDS: Final = 60.0
 # What else is news is looked at at once, so often in a row and then once a second: each look may
 # be a write, and a tenant's coordinator could have news in every view.
 WAKE_BURST: Final = 10
@@ -86,6 +88,8 @@ class ViewLink:
     ) -> None:
         self.coordinator = coordinator
         self.epoch = epoch
+        # Within what time news of steps alone should be looked at.
+        self.progress_seconds = PROGRESS_SECONDS
         self._key = key
         self._wake = wake
         self._wakes = Bucket(WAKE_BURST, WAKE_REFILL_SECONDS)
@@ -207,7 +211,7 @@ class ViewLink:
         if not self._connected:
             self._set_connected(True)
             return
-        seconds = urgency(old, view)
+        seconds = urgency(old, view, self.progress_seconds)
         if seconds is not None:
             self._news_within(seconds)
 
@@ -230,15 +234,18 @@ class ViewLink:
         log.log(level, "coordinator %s: %s", self._url, message)
 
 
-def urgency(old: JobView | None, new: JobView) -> float | None:
-    """Seconds within which a view that follows `old` should be looked at; None: nothing new."""
+def urgency(
+    old: JobView | None, new: JobView, progress_seconds: float = PROGRESS_SECONDS
+) -> float | None:
+    """Seconds within which a view that follows `old` should be looked at; None: nothing new. What
+    is new by its steps alone may wait for `progress_seconds`."""
     if old is None or _without_progress(old) != _without_progress(new):
         return 0.0
     before, after = (old.step, old.highest_step), (new.step, new.highest_step)
     if before == after and old.checkpoint_step == new.checkpoint_step:
         return None
     begins_or_ends = (min(before) < 0) != (min(after) < 0)
-    return 0.0 if begins_or_ends else PROGRESS_SECONDS
+    return 0.0 if begins_or_ends else progress_seconds
 
 
 def _without_progress(view: JobView) -> JobView:

@@ -13,7 +13,14 @@ import aiohttp
 from rtj_api import auth
 from rtj_api.messages import JobDirective
 from rtj_operator.work.queue import JobKey
-from rtj_operator.work.view_link import CONNECT_SECONDS, Coordinator, ViewLink, ViewState
+from rtj_operator.work.view_link import (
+    CONNECT_SECONDS,
+    IDLE_PROGRESS_SECONDS,
+    PROGRESS_SECONDS,
+    Coordinator,
+    ViewLink,
+    ViewState,
+)
 
 type Wake = Callable[[JobKey, float], None]
 
@@ -34,6 +41,12 @@ class Views:
         if link is None or (link.coordinator, link.epoch) != (coordinator, epoch):
             link = self._replace(key, link, coordinator, epoch)
         return link.state
+
+    def expect_steps(self, key: JobKey, *, awaited: bool) -> None:
+        """Say whether a decision waits for the job's next step, or only its progress is written."""
+        link = self._links.get(key)
+        if link is not None:
+            link.progress_seconds = PROGRESS_SECONDS if awaited else IDLE_PROGRESS_SECONDS
 
     def refused_hellos(self) -> dict[JobKey, int]:
         """How many clients each job's coordinator has turned away, as its newest view tells."""

@@ -37,7 +37,8 @@ def _read(line: str) -> Request:
     entry = json.loads(line)
     what = entry.get("objectRef", {})
     return Request(
-        user=entry["user"]["username"],
+        # A request whose token was refused is nobody's.
+        user=entry["user"].get("username", ""),
         verb=entry["verb"],
         resource=what.get("resource", ""),
         subresource=what.get("subresource", ""),

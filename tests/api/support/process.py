@@ -96,7 +96,8 @@ class OperatorProcess:
     def probe(self, path: str) -> int:
         """Status code of /healthz or /readyz; 0 while nobody answers."""
         try:
-            url = f"http://127.0.0.1:{self.probe_port}{path}"
+            port = self.probe_port if path == "/healthz" else self.metrics_port
+            url = f"http://127.0.0.1:{port}{path}"
             with urllib.request.urlopen(url, timeout=5) as answer:
                 return answer.status
         except urllib.error.HTTPError as error:

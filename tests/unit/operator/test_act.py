@@ -9,12 +9,11 @@ from rtj_api.reasons import EventReason
 from rtj_operator.events import EventRecorder
 from rtj_operator.kube.errors import ApiError, KubeError, NotLeader, Refused, Status, Unreachable
 from rtj_operator.kube.objects import Object, Resource
-from rtj_operator.kube.store import Store
 from rtj_operator.policy.decision import CreatePod, DeleteJob, EmitEvent
 from rtj_operator.work.act import Actor
+from rtj_operator.work.caches import Caches
 from rtj_operator.work.children import ChildKeeper
 from rtj_operator.work.memory import JobMemory
-from rtj_operator.work.observe import Caches
 from rtj_operator.work.views import Views
 from tests.unit.policy import build
 
@@ -44,7 +43,7 @@ class Client:
 
 def actor(client: Client) -> Actor:
     as_client = cast("Any", client)
-    caches = Caches(*(cast("Any", Store(lambda _old, _new: None)) for _ in range(3)))
+    caches = Caches(lambda _key: None, lambda _uid: None)
     children = ChildKeeper(as_client, cast("Any", None), lambda _: b"")
     views = Views(bytes(32), lambda _key, _seconds: None)
     return Actor(as_client, caches, children, views, EventRecorder(as_client, "test"))

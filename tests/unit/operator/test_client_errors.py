@@ -19,6 +19,7 @@ class Known:
 
     def __init__(self, server: str) -> None:
         self.connection = kopf.ConnectionInfo(server=server)
+        self.tls = self.connection.as_ssl_context()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What the probes say: a slow API server or a long queue makes nobody unhealthy."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
@@ -26,12 +26,20 @@ class Client:
 
 
 @dataclass
+class Lists:
+    """The lists of a collection."""
+
+    name: str = "pods"
+    synced: bool = True
+    refused: str = ""
+
+
+@dataclass
 class Watch:
     """A stream."""
 
-    name: str = "pods"
+    listing: Lists = field(default_factory=Lists)
     silent_seconds: float = 0.0
-    synced: bool = True
 
 
 @dataclass
@@ -114,7 +122,26 @@ def test_a_long_queue_that_moves_is_alive() -> None:
     run(work())
 
 
-async def test_ready_when_everything_was_listed_once() -> None:
-    listed, due = Watch("jobs"), Watch("pods", synced=False)
-    assert await health(WorkQueue(), listed).ready() == ""
-    assert await health(WorkQueue(), listed, due).ready() == "not listed yet: pods"
+@pytest.mark.parametrize(
+    ("jobs", "pods", "want"),
+    [
+        pytest.param(Lists("jobs"), Lists("pods"), "", id="all listed"),
+        pytest.param(
+            Lists("jobs"), Lists("pods", synced=False), "not listed yet: pods", id="one is due"
+        ),
+        pytest.param(
+            Lists("jobs"),
+            Lists("pods", synced=False, refused="403"),
+            "",
+            id="one of several is refused",
+        ),
+        pytest.param(
+            Lists("jobs", synced=False, refused="403"),
+            Lists("pods", synced=False, refused="403 too"),
+            "refused: 403; 403 too",
+            id="nothing may be read",
+        ),
+    ],
+)
+def test_ready(jobs: Lists, pods: Lists, want: str) -> None:
+    assert health(WorkQueue(), Watch(jobs), Watch(pods)).ready() == want

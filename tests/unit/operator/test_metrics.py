@@ -18,7 +18,7 @@ KEY = ("team", "a")
 async def test_refused_hellos_follow_the_newest_view_and_end_with_the_job() -> None:
     views = Views(MASTER_KEY, lambda _key, _seconds: None)
     registry = CollectorRegistry()
-    registry.register(JobCollector(lambda: (), views.refused_hellos))
+    registry.register(JobCollector(lambda: (), views.refused_hellos, lambda: 0))
 
     def shown() -> float | None:
         return registry.get_sample_value(

@@ -5,11 +5,12 @@ from typing import Any, cast
 import pytest
 
 from rtj_operator.kube.errors import Unreachable
+from rtj_operator.kube.lease import Term
 from rtj_operator.kube.objects import Job, Meta
-from rtj_operator.kube.store import Store
 from rtj_operator.policy.observation import ClaimObservation
+from rtj_operator.work.caches import Caches
 from rtj_operator.work.memory import JobMemory
-from rtj_operator.work.observe import Caches, Observer
+from rtj_operator.work.observe import Observer
 from rtj_operator.work.views import Views
 from tests.unit.policy import build
 
@@ -57,10 +58,12 @@ def a_job(**status: Any) -> Job:
 async def test_claim_that_cannot_be_read_holds_up_a_start_alone(
     status: dict[str, Any], needed: bool
 ) -> None:
-    caches = Caches(*(cast("Any", Store(lambda _old, _new: None)) for _ in range(3)))
+    caches = Caches(lambda _key: None, lambda _uid: None)
     views = Views(bytes(32), lambda _key, _seconds: None)
     observer = Observer(caches, cast("Any", Claims()), cast("Any", Children()), views)
-    looking = observer.observe(a_job(**status), JobMemory(uid="u"), 1)
+    looking = observer.observe(
+        a_job(**status), JobMemory(uid="u"), Term(epoch=1, unled_seconds=0.0)
+    )
     if needed:
         with pytest.raises(Unreachable):
             await looking

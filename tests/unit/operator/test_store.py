@@ -23,7 +23,9 @@ class Recorded:
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, str]] = []
-        self.store: Store[Object] = Store(self._note, lambda o: o.metadata.labels["group"])
+        self.store: Store[Object] = Store(
+            self._note, lambda o: o.metadata.labels["group"].split("+")
+        )
 
     def _note(self, old: Object | None, new: Object | None) -> None:
         before, after = (o.metadata.resource_version if o else "" for o in (old, new))
@@ -87,6 +89,19 @@ def test_group_follows_its_members(recorded: Recorded) -> None:
     assert len(recorded.store.group("h")) == 1
     recorded.store.remove(an_object(version=3, group="h"))
     assert recorded.store.group("h") == ()
+
+
+def test_object_in_two_groups_leaves_only_the_one_that_it_is_not_in_any_more(
+    recorded: Recorded,
+) -> None:
+    recorded.store.absorb(an_object(version=1, group="job+node-1"))
+    recorded.store.absorb(an_object(version=2, group="job+node-2"))
+    (found,) = recorded.store.group("job")
+    assert found.metadata.version == 2
+    assert recorded.store.group("node-1") == ()
+    assert recorded.store.group("node-2") == (found,)
+    recorded.store.remove(an_object(version=3, group="job+node-2"))
+    assert (recorded.store.group("job"), recorded.store.group("node-2")) == ((), ())
 
 
 def test_name_taken_by_another_uid_is_one_change_and_buries_the_first(recorded: Recorded) -> None:

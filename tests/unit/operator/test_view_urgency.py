@@ -4,8 +4,11 @@ import msgspec
 import pytest
 
 from rtj_api.messages import FaultReport, JobView, WorkerView
-from rtj_operator.work.view_link import PROGRESS_SECONDS, urgency
+from rtj_api.status import ResilientTrainingJobStatus
+from rtj_operator.work.reconcile import awaits_step
+from rtj_operator.work.view_link import IDLE_PROGRESS_SECONDS, PROGRESS_SECONDS, urgency
 
+TIME = "2027-01-15T08:00:00Z"
 WORKER = WorkerView(slot=0, incarnation=0, pod_uid="u", connected=True, position=0, step=10)
 VIEW = JobView(
     coordinator_incarnation=0, run=1, workers=(WORKER,), step=10, highest_step=10, ranks_training=1
@@ -32,6 +35,31 @@ def with_worker(**fields: object) -> dict[str, object]:
 )
 def test_urgency(change: dict[str, object], want: float | None) -> None:
     assert urgency(VIEW, msgspec.structs.replace(VIEW, **change)) == want
+
+
+@pytest.mark.parametrize("change", [{"step": 11, "highest_step": 11}, {"checkpoint_step": 10}])
+def test_steps_that_nothing_waits_for_are_seen_once_a_minute(change: dict[str, object]) -> None:
+    view = msgspec.structs.replace(VIEW, **change)
+    assert urgency(VIEW, view, IDLE_PROGRESS_SECONDS) == IDLE_PROGRESS_SECONDS == 60
+
+
+def test_fault_in_a_job_that_trains_well_is_urgent() -> None:
+    view = msgspec.structs.replace(VIEW, step=11, faults=(FaultReport(number=1, kind="exit"),))
+    assert urgency(VIEW, view, IDLE_PROGRESS_SECONDS) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        pytest.param({"phase": "Pending"}, True, id="not started"),
+        pytest.param({"phase": "Running"}, True, id="no step yet"),
+        pytest.param({"phase": "Running", "firstStepTime": TIME}, False, id="training"),
+        pytest.param({"phase": "Recovering", "firstStepTime": TIME}, True, id="recovering"),
+        pytest.param({"phase": "Suspending", "firstStepTime": TIME}, True, id="suspending"),
+    ],
+)
+def test_step_is_awaited(status: dict[str, object], want: bool) -> None:
+    assert awaits_step(ResilientTrainingJobStatus.model_validate(status)) == want
 
 
 def test_first_view_and_first_step_are_urgent() -> None:
