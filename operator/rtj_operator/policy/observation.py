@@ -137,6 +137,13 @@ class Observation:
     # Cluster-wide counts for the circuit breaker: ready and not ready nodes matching the profile.
     matching_nodes: int = 0
     matching_nodes_bad: int = 0
-    # The pods' NAME conflicts: child objects held by somebody else, "Kind/name" -> owner text.
+    # Names of children held by somebody else's object, "Kind/name" -> owner text.
     conflicts: dict[str, str] = field(default_factory=dict[str, str])
+    # Pod names held by pods that are not this job's and will go (of an earlier job of its name, or
+    # being deleted): slot -> the highest such incarnation, the coordinator's likewise (-1: none).
+    occupied: dict[int, int] = field(default_factory=dict[int, int])
+    coordinator_occupied: int = -1
+    # Services, Secret, NetworkPolicy that cannot be read or made right, "Kind/name" -> the API
+    # server's words. Told, and no reason to wait with anything.
+    child_problems: dict[str, str] = field(default_factory=dict[str, str])
     refusal: Refusal | None = None
