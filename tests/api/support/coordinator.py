@@ -1,6 +1,7 @@
 """A hand that plays a job's coordinator on its view socket, with the real protocol and key."""
 
 import asyncio
+import contextlib
 import secrets
 from types import TracebackType
 from typing import Self
@@ -63,7 +64,9 @@ class Coordinator:
     async def send(self, data: bytes) -> None:
         """Send bytes as they are, to all that are connected."""
         for socket in tuple(self._sockets):
-            await socket.send_str(data.decode())
+            # One whose operator was killed just now does not count as connected.
+            with contextlib.suppress(ConnectionError):
+                await socket.send_str(data.decode())
 
     async def cut(self) -> None:
         """Close all connections."""
