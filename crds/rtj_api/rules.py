@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from rtj_api import names
+from rtj_api.reasons import Phase
 
 FieldReason = Literal["FieldValueForbidden", "FieldValueRequired"]
 
@@ -75,24 +76,47 @@ NAME_RULES: Final = (
 )
 
 
-def _fixed(field: str, example: str) -> CelRule:
-    return CelRule(
-        at="spec",
-        rule=(
-            f"oldSelf.suspend || (has(self.{field}) == has(oldSelf.{field}) && "
-            f"(!has(self.{field}) || self.{field} == oldSelf.{field}))"
-        ),
-        field_path=f".{field}",
-        message=(
-            f"{example} is fixed while the job runs: set spec.suspend to true, change it, then "
-            "set spec.suspend to false"
-        ),
+# At the root, since they read status: a write of spec carries the status that is stored.
+_ENDED: Final = (
+    "has(oldSelf.status) && has(oldSelf.status.phase) && "
+    f"oldSelf.status.phase in ['{Phase.COMPLETE}', '{Phase.FAILED}']"
+)
+_TRAINED: Final = "has(oldSelf.status) && has(oldSelf.status.firstStepTime)"
+FIXED_FIELDS: Final = ("nodes", "processesPerNode", "instanceType", "storage", "template")
+
+
+def _unchanged(field: str) -> str:
+    return (
+        f"(has(self.spec.{field}) == has(oldSelf.spec.{field}) && "
+        f"(!has(self.spec.{field}) || self.spec.{field} == oldSelf.spec.{field}))"
     )
 
 
-FIXED_RULES: Final = tuple(
-    _fixed(field, f"spec.{field}")
-    for field in ("nodes", "processesPerNode", "instanceType", "storage", "template")
+FIXED_RULES: Final = (
+    *(
+        CelRule(
+            at="",
+            rule=(f"oldSelf.spec.suspend || ({_ENDED}) || !({_TRAINED}) || {_unchanged(field)}"),
+            field_path=f".spec.{field}",
+            message=(
+                f"spec.{field} is fixed while the job runs: set spec.suspend to true, change it, "
+                "then set spec.suspend to false"
+            ),
+        )
+        for field in FIXED_FIELDS
+    ),
+    *(
+        CelRule(
+            at="",
+            rule=f"oldSelf.spec.suspend || !({_ENDED}) || {_unchanged(field)}",
+            field_path=f".spec.{field}",
+            message=(
+                "the job has ended and does not start again: delete it, or give the new one "
+                "another name"
+            ),
+        )
+        for field in FIXED_FIELDS
+    ),
 )
 
 # These stand at `spec`: the server judges `default: {}` of the parents below before it fills it.

@@ -170,8 +170,8 @@ class ExcludedNode(NodeRef):
 
     reason: Text = ""
     since: Time
-    # What speaks against it while the cluster confirms nothing: a worker on it was silent, or faults
-    # came there again and again. Suspicion passes with time.
+    # What speaks against it while the cluster confirms nothing: a worker on it was silent, or
+    # faults came there again and again. Suspicion passes with time.
     suspicion: Literal["", "Silence", "Faults"] = ""
     # The cluster confirmed the fault (node not ready, unknown or deleted).
     confirmed: bool = False

@@ -1,7 +1,6 @@
 """docs/reference.md: settings and words, made from the code that uses them."""
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Final
 
 from docs.generate import measures, specification, transitions
@@ -84,8 +83,8 @@ _CLASSES: Final = (
     "step before its deadline, or has no recovery left in its window."
 )
 _TRANSITIONS: Final = (
-    "What follows from a fault. The first row that fits counts. A lost pod is replaced whatever its "
-    "class, and a job that has made no step yet spends no budget."
+    "What follows from a fault. The first row that fits counts. A lost pod is replaced whatever "
+    "its class, and a job that has made no step yet spends no budget."
 )
 _SETTINGS: Final = "Environment of the operator; the chart sets them."
 

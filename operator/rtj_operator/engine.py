@@ -21,6 +21,7 @@ from rtj_operator.shell import ProbeServer, Process
 from rtj_operator.work.act import Actor
 from rtj_operator.work.caches import Caches
 from rtj_operator.work.children import ChildKeeper
+from rtj_operator.work.confirm import Confirmer
 from rtj_operator.work.observe import Observer
 from rtj_operator.work.queue import JobKey, WorkQueue
 from rtj_operator.work.reconcile import Reconciler
@@ -60,12 +61,13 @@ class Engine:
         ]
         self._views = Views(master_key, self._queue.add_after)
         children = ChildKeeper(client, settings.peers, lambda uid: auth.job_key(master_key, uid))
+        confirmer = Confirmer(client, self._caches.pods, self._caches.nodes)
         events = EventRecorder(client, settings.identity)
         self._reconciler = Reconciler(
             client,
             self._caches.jobs,
-            Observer(self._caches, ClaimReader(client), children, self._views),
-            Actor(client, self._caches, children, self._views, events),
+            Observer(self._caches, ClaimReader(client), confirmer, self._views),
+            Actor(client, self._caches, children, confirmer, self._views, events),
             self._views,
             events,
             self._queue,

@@ -51,11 +51,11 @@ def helm(*args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def template(*values: str) -> subprocess.CompletedProcess[str]:
+def template(*values: str, kube_version: str = "1.34.0") -> subprocess.CompletedProcess[str]:
     """`helm template` with some values."""
     settings = [part for value in values for part in ("--set", value)]
     # Without a cluster helm takes it for the oldest one that it knows.
-    where = ("--namespace", NAMESPACE, "--kube-version", "1.34.0")
+    where = ("--namespace", NAMESPACE, "--kube-version", kube_version)
     return helm("template", "rtj", str(CHART), *where, *settings)
 
 

@@ -65,6 +65,7 @@ def prepared(server: ApiServer) -> ApiServer:
             # Helm alone would take the cluster for the oldest that it knows.
             "--kube-version=1.34.0",
             "--show-only=templates/rbac.yaml",
+            "--show-only=templates/admission.yaml",
             "--show-only=templates/serviceaccount.yaml",
         ],
         check=True,

@@ -43,6 +43,15 @@ def test_bad_value_is_refused_by_its_name(value: str, want: str) -> None:
     assert want in done.stderr
 
 
+def test_admission_policies_are_left_out_when_asked_and_where_they_are_not_served() -> None:
+    policies = "kind: ValidatingAdmissionPolicy"
+    assert policies in chart_golden.template().stdout
+    assert policies not in chart_golden.template("admissionPolicies.enabled=false").stdout
+    older = chart_golden.template(kube_version="1.29.0")
+    assert older.returncode == 0, older.stderr
+    assert policies not in older.stdout
+
+
 def test_crd_is_left_out_when_asked() -> None:
     assert "kind: CustomResourceDefinition" in chart_golden.template().stdout
     assert (
@@ -136,6 +145,7 @@ OPERATOR_MAY = [
     pytest.param("list", "secrets", False, id="lists no Secret"),
     pytest.param("patch", JOBS, False, id="changes no job's spec"),
     pytest.param("patch", "pods", False, id="changes no pod"),
+    pytest.param("patch", "networkpolicies", True, id="puts the job's policy right"),
     pytest.param("create", "pods/exec", False, id="runs nothing in pods"),
     pytest.param("delete", "nodes", False, id="deletes no node"),
     pytest.param("update", "persistentvolumeclaims", False, id="changes no claim"),

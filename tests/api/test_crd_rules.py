@@ -1,6 +1,7 @@
 """Each validation rule: a job that a real server accepts, and one that it refuses with the words
 that say what to write."""
 
+import json
 from typing import Any
 
 import pytest
@@ -160,7 +161,7 @@ CREATION_CASES = [
     ),
 ]
 
-# (field, a change of it) of a job that runs.
+# (field, a change of it) of a job that has trained.
 FIXED_CASES = [
     pytest.param("nodes", {"spec__nodes": 3}, id="nodes"),
     pytest.param("processesPerNode", {"spec__processesPerNode": 2}, id="processesPerNode"),
@@ -179,21 +180,49 @@ def test_rule_accepts_one_and_refuses_the_other(
     assert want in said
 
 
+def tell(kubectl: Kubectl, namespace: str, **status: str) -> None:
+    """Status as the operator leaves it."""
+    patch = json.dumps({"status": {"format": 1, **status}})
+    where = ("-n", namespace, "--subresource=status", "--type=merge", f"--patch={patch}")
+    done = kubectl("patch", "rtj", "job", *where)
+    assert done.returncode == 0, done.stderr
+
+
+TRAINED = {"firstStepTime": "2026-01-01T00:00:00Z", "phase": "Running"}
+
+
 @pytest.mark.parametrize(("field", "change"), FIXED_CASES)
-def test_field_is_fixed_in_a_running_job_and_free_in_a_suspended_one(
+def test_field_is_fixed_in_a_job_that_has_trained_and_free_in_a_suspended_one(
     kubectl: Kubectl, namespace: str, field: str, change: dict[str, Any]
 ) -> None:
     assert apply(kubectl, namespace, a_job()) == ""
+    tell(kubectl, namespace, **TRAINED)
     said = apply(kubectl, namespace, a_job(**change), "--dry-run=server")
     assert f"spec.{field}: Forbidden: spec.{field} is fixed while the job runs: set" in said
     assert apply(kubectl, namespace, a_job(**SUSPENDED)) == ""
     assert apply(kubectl, namespace, a_job(**change)) == ""
 
 
+@pytest.mark.parametrize(("field", "change"), FIXED_CASES)
+def test_field_is_free_before_the_first_step_and_fixed_when_the_job_has_ended(
+    kubectl: Kubectl, namespace: str, field: str, change: dict[str, Any]
+) -> None:
+    assert apply(kubectl, namespace, a_job()) == ""
+    assert apply(kubectl, namespace, a_job(**change)) == ""
+    tell(kubectl, namespace, phase="Starting")
+    assert apply(kubectl, namespace, a_job()) == ""
+    for ended in ({"phase": "Failed"}, {**TRAINED, "phase": "Complete"}):
+        tell(kubectl, namespace, **ended)
+        said = apply(kubectl, namespace, a_job(**change), "--dry-run=server")
+        assert f"spec.{field}: Forbidden: the job has ended and does not start again" in said
+        assert "while the job runs" not in said
+
+
 def test_spares_budgets_and_suspend_may_change_in_a_running_job(
     kubectl: Kubectl, namespace: str
 ) -> None:
     assert apply(kubectl, namespace, a_job()) == ""
+    tell(kubectl, namespace, **TRAINED)
     changed = a_job(spec__spares=3, spec__suspend=True, spec__resilience__pod__limit=1)
     assert apply(kubectl, namespace, changed) == ""
 
@@ -201,7 +230,9 @@ def test_spares_budgets_and_suspend_may_change_in_a_running_job(
 def test_every_rule_is_told_by_some_case() -> None:
     """A rule is told where its field and the beginning of its words are."""
     words = [str(case.values[2]) for case in CREATION_CASES]
-    words += [f"spec.{case.values[0]}: Forbidden: spec.{case.values[0]}" for case in FIXED_CASES]
+    for case in FIXED_CASES:
+        field = f"spec.{case.values[0]}"
+        words += [f"{field}: Forbidden: {field}", f"{field}: Forbidden: the job has ended"]
     untold = [
         rule
         for rule in RULES

@@ -346,16 +346,10 @@ class StorageClass(Object, frozen=True, kw_only=True):
 # --- others ------------------------------------------------------------------------------------
 
 
-class ServiceSpec(View, frozen=True, kw_only=True):
-    """v1.ServiceSpec."""
+class Specified(Object, frozen=True, kw_only=True):
+    """Any object whose spec is compared with what it should be (Service, NetworkPolicy)."""
 
-    selector: dict[str, str] = {}
-
-
-class Service(Object, frozen=True, kw_only=True):
-    """v1.Service."""
-
-    spec: ServiceSpec = ServiceSpec()
+    spec: dict[str, Any] = {}
 
 
 class LeaseSpec(View, frozen=True, kw_only=True):
@@ -397,14 +391,14 @@ JOBS: Final = Resource(
 )
 PODS: Final = Resource(api_version="v1", kind="Pod", plural="pods", view=Pod)
 NODES: Final = Resource(api_version="v1", kind="Node", plural="nodes", view=Node)
-SERVICES: Final = Resource(api_version="v1", kind="Service", plural="services", view=Service)
+SERVICES: Final = Resource(api_version="v1", kind="Service", plural="services", view=Specified)
 SECRETS: Final = Resource(api_version="v1", kind="Secret", plural="secrets", view=Object)
 EVENTS: Final = Resource(api_version="v1", kind="Event", plural="events", view=Object)
 NETWORK_POLICIES: Final = Resource(
     api_version="networking.k8s.io/v1",
     kind="NetworkPolicy",
     plural="networkpolicies",
-    view=Object,
+    view=Specified,
 )
 CLAIMS: Final = Resource(
     api_version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims", view=Claim

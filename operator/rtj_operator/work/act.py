@@ -43,7 +43,8 @@ from rtj_operator.render import pods as pod_builder
 from rtj_operator.render import profiles
 from rtj_operator.render.objects import JobRef, Manifest
 from rtj_operator.work.caches import Caches
-from rtj_operator.work.children import ChildKeeper, is_ours, owner_text
+from rtj_operator.work.children import ChildKeeper, is_ours, owner_text, will_go
+from rtj_operator.work.confirm import Confirmer
 from rtj_operator.work.memory import JobMemory
 from rtj_operator.work.views import Views
 
@@ -51,8 +52,6 @@ log = logging.getLogger(__name__)
 
 # Creations and deletions of pods under way at once, over all jobs.
 WRITES_MAX: Final = 16
-# What a Refusal of one of the few children besides pods is called; the server's words name it.
-CHILD: Final = "Child"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +74,14 @@ class Actor:
         client: KubeClient,
         caches: Caches,
         children: ChildKeeper,
+        confirmer: Confirmer,
         views: Views,
         events: EventRecorder,
     ) -> None:
         self._client = client
         self._caches = caches
         self._children = children
+        self._confirmer = confirmer
         self._views = views
         self._events = events
         self._bound = asyncio.Semaphore(WRITES_MAX)
@@ -106,11 +107,25 @@ class Actor:
                 # least of all the Events: the next pass decides nothing new to tell.
                 log.warning("%s", error)
                 failed = failed or error
+        look = await self._keep_children(scene, actions)
         if failed is not None:
             raise failed
         retry = memory.retry_seconds
         memory.drop_unwanted()
-        return retry
+        return min((seconds for seconds in (retry, look) if seconds is not None), default=None)
+
+    async def _keep_children(self, scene: _Scene, actions: Sequence[Action]) -> float | None:
+        """Look at the other children after all effects, which so never wait for it; returns
+        seconds after which they should be looked at again."""
+        wanted = next((action for action in actions if isinstance(action, EnsureChildren)), None)
+        if wanted is None:
+            scene.memory.children.clear_problems()
+            return None
+        pods_made = any(isinstance(action, CreatePod) for action in actions)
+        if not self._children.due_in(scene.memory, pods_made=pods_made):
+            incarnation = wanted.coordinator_incarnation
+            await self._children.look(scene.ref, scene.memory, incarnation)
+        return self._children.due_in(scene.memory, pods_made=False)
 
     async def _some(self, scene: _Scene, actions: Sequence[Action]) -> None:
         """One action, or several creations or deletions of pods at once."""
@@ -124,7 +139,8 @@ class Actor:
         job = scene.job
         match action:
             case EnsureChildren():
-                await self._ensure_children(scene, action.coordinator_incarnation)
+                incarnation = action.coordinator_incarnation
+                await self._children.ensure(scene.ref, scene.memory, incarnation)
             case DeletePod():
                 await self._delete_pod(job, action)
             case SendDirective():
@@ -146,61 +162,59 @@ class Actor:
 
     # --- creating --------------------------------------------------------------------------------
 
-    async def _ensure_children(self, scene: _Scene, incarnation: int) -> None:
-        if scene.memory.paused(CHILD):
-            return
-        try:
-            await self._children.ensure(scene.ref, scene.memory, incarnation)
-        except (Refused, Invalid) as error:
-            self._refused(scene, CHILD, scene.job.name, error)
-        else:
-            scene.memory.accepted(CHILD)
-
     async def _create_pods(self, scene: _Scene, actions: Sequence[CreatePod]) -> None:
         """The first alone, so that a quota's refusal is heard once and not for every slot."""
         first, *rest = actions
-        if not await self._create_pod(scene, first):
+        await self._create_pod(scene, first)
+        if scene.memory.paused(PODS.kind):
             return
         await _together(self._create_pod(scene, action) for action in rest)
 
-    async def _create_pod(self, scene: _Scene, action: CreatePod) -> bool:
-        """Whether the pod is there now."""
+    async def _create_pod(self, scene: _Scene, action: CreatePod) -> None:
         if scene.memory.paused(PODS.kind) or scene.job.spec is None:
-            return False
+            return
         manifest = _manifest(scene.ref, scene.job.spec, action)
         name: str = manifest["metadata"]["name"]
         if scene.memory.waits(f"{PODS.kind}/{name}"):
-            return False
+            return
         try:
             async with self._bound:
                 pod = await self._client.create(PODS, scene.job.namespace, manifest)
         except AlreadyExists:
-            return await self._is_there(scene, name)
+            await self._meet_namesake(scene, action, name)
+            return
         except (Refused, Invalid) as error:
-            self._refused(scene, PODS.kind, name, error)
-            return False
+            self._refused(scene, name, error)
+            return
         self._caches.pods.absorb(pod)
         scene.memory.accepted(PODS.kind)
         scene.memory.resolved(f"{PODS.kind}/{name}")
         log.info("created pod %s", name)
-        return True
 
-    async def _is_there(self, scene: _Scene, name: str) -> bool:
-        """A pod of that name exists: made by us in a pass whose end was lost, or a stranger's."""
+    async def _meet_namesake(self, scene: _Scene, action: CreatePod, name: str) -> None:
+        """A pod of that name exists: made by us in a pass whose end was lost, or somebody else's.
+
+        One that will go may take for ever to do so, on a dead node: then the next incarnation is
+        to be taken. Else its owner must be asked.
+        """
         try:
             pod = await self._client.get(PODS, scene.job.namespace, name)
         except NotFound:
-            return False
+            scene.memory.again()
+            return
         if is_ours(pod.metadata, scene.job.uid):
             self._caches.pods.absorb(pod)
             scene.memory.resolved(f"{PODS.kind}/{name}")
-            return True
-        scene.memory.conflict(f"{PODS.kind}/{name}", owner_text(pod.metadata, scene.ref))
-        return False
+        elif will_go(pod.metadata, scene.ref):
+            scene.memory.occupy(action.role, action.slot, action.incarnation)
+            scene.memory.resolved(f"{PODS.kind}/{name}")
+            scene.memory.again()
+        else:
+            scene.memory.conflict(f"{PODS.kind}/{name}", owner_text(pod.metadata, scene.ref))
 
-    def _refused(self, scene: _Scene, kind: str, name: str, error: ApiError) -> None:
-        scene.memory.refused(kind, name, error)
-        metrics.REFUSED.labels(kind, str(error.code)).inc()
+    def _refused(self, scene: _Scene, name: str, error: ApiError) -> None:
+        scene.memory.refused(PODS.kind, name, error)
+        metrics.REFUSED.labels(PODS.kind, str(error.code)).inc()
         log.warning("refused: %s", error)
 
     # --- deleting --------------------------------------------------------------------------------
@@ -211,6 +225,11 @@ class Actor:
             return
         grace = 0 if action.force else None
         if known.metadata.deleting and not action.force:
+            return
+        node = known.spec.node_name
+        if action.force and node and await self._confirmer.lives(node):
+            # Its kubelet may still run the pod, and will confirm the pod's end.
+            log.info("pod %s not deleted by force: node %s is there", action.name, node)
             return
         try:
             async with self._bound:

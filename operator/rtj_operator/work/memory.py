@@ -3,17 +3,21 @@ a new leader finds all of it out again, at the price of a request or two."""
 
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from rtj_api.spec import ResilientTrainingJobSpec
 from rtj_operator.kube.errors import ApiError
 from rtj_operator.policy.observation import Refusal
 from rtj_operator.work.queue import JobKey
 
+type Role = Literal["worker", "coordinator"]
+
 # A name that belongs to somebody else is tried again after this, and forgotten when nobody has
 # wanted it for as long as the second.
 CONFLICT_SECONDS: Final = 5.0
 CONFLICT_FORGET_SECONDS: Final = 20.0
+# A pass that found out what was to be known before it is repeated after this.
+AGAIN_SECONDS: Final = 0.1
 # Creates after a refusal: at most two a minute.
 REFUSED_PAUSE_SECONDS: Final = 30.0
 # A throttling server says when to come back; this at least.
@@ -34,9 +38,35 @@ class Children:
     """Services, Secret, NetworkPolicy ("Kind/name") known to be there and ours."""
 
     present: set[str] = field(default_factory=set[str])
+    # The incarnation that the coordinator's Service selects; None: not known.
     service_incarnation: int | None = None
-    # time.monotonic() of the last look; 0: never.
+    # time.monotonic() of the last look (0: never) and of the next.
     looked_at: float = 0.0
+    look_at: float = 0.0
+    # What cannot be read or made right: "Kind/name" -> the server's words, and when to try again.
+    _problems: dict[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What cannot be read or made right: "Kind/name" -> the server's words."""
+        return {child: words for child, (words, _) in self._problems.items()}
+
+    @property
+    def retry_at(self) -> float | None:
+        """time.monotonic() at which a child with a problem should be tried again."""
+        return min((until for _, until in self._problems.values()), default=None)
+
+    def clear_problems(self) -> None:
+        """Nobody wants the children any more."""
+        self._problems.clear()
+
+    def failed(self, child: str, words: str, again_seconds: float) -> None:
+        """The child cannot be read or made right now."""
+        self._problems[child] = (words, time.monotonic() + again_seconds)
+
+    def mended(self, child: str) -> None:
+        """The child is as it should be, or somebody else's."""
+        self._problems.pop(child, None)
 
 
 @dataclass(slots=True)
@@ -46,17 +76,24 @@ class JobMemory:
     uid: str
     read: ReadSpec | None = None
     children: Children = field(default_factory=Children)
-    # By kind, and when something of it may be tried again.
+    # Names of pods that are missing and were asked for: they are gone.
+    gone: set[str] = field(default_factory=set[str])
+    # Incarnations whose pod name is somebody's who will go: (role, slot) -> the highest one.
+    occupied: dict[tuple[Role, int], int] = field(default_factory=dict[tuple[Role, int], int])
+    # By kind or child, and when something of it may be tried again.
     _refusals: dict[str, tuple[Refusal, float]] = field(
         default_factory=dict[str, tuple[Refusal, float]]
     )
     _conflicts: dict[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
+    _again: bool = False
 
     @property
     def retry_seconds(self) -> float | None:
         """When what was refused or found taken should be tried again; None: nothing was."""
         now = time.monotonic()
         waits = [max(0.0, until - now) for _, until in self._refusals.values()]
+        if self._again:
+            waits.append(AGAIN_SECONDS)
         if self.conflicts:
             waits.append(CONFLICT_SECONDS)
         return min(waits, default=None)
@@ -66,9 +103,18 @@ class JobMemory:
         """The one to tell: of the kind that has been refused for longest."""
         return next((refusal for refusal, _ in self._refusals.values()), None)
 
-    def paused(self, kind: str) -> bool:
-        """Whether nothing of that kind is to be created yet, because of a refusal."""
-        known = self._refusals.get(kind)
+    def again(self) -> None:
+        """This pass found out what the next one should know soon."""
+        self._again = True
+
+    def occupy(self, role: Role, slot: int, incarnation: int) -> None:
+        """A pod name is held by somebody who will go: the next incarnations are free of it."""
+        known = self.occupied.get((role, slot), -1)
+        self.occupied[role, slot] = max(known, incarnation)
+
+    def paused(self, what: str) -> bool:
+        """Whether nothing of that kind, or not that child, is to be made yet: it was refused."""
+        known = self._refusals.get(what)
         return known is not None and time.monotonic() < known[1]
 
     @property
@@ -91,24 +137,26 @@ class JobMemory:
         known = self._conflicts.get(child)
         return known is not None and time.monotonic() - known[1] < CONFLICT_SECONDS
 
-    def refused(self, kind: str, name: str, error: ApiError) -> None:
-        """The server refused a child; its words are kept for a condition."""
+    def refused(self, kind: str, name: str, error: ApiError, *, child: str = "") -> None:
+        """The server refused a child; its words are kept for a condition. The whole kind is paused,
+        or that `child` alone."""
         pause = REFUSED_PAUSE_SECONDS
         if error.code == 429:
             asked = max(error.retry_after_seconds, THROTTLED_PAUSE_SECONDS)
             pause = min(asked, REFUSED_PAUSE_SECONDS)
         refusal = Refusal(kind=kind, name=name, code=error.code, message=error.message)
-        self._refusals[kind] = (refusal, time.monotonic() + pause)
+        self._refusals[child or kind] = (refusal, time.monotonic() + pause)
 
-    def accepted(self, kind: str) -> None:
-        """The server took a child of that kind: an earlier refusal is over."""
-        self._refusals.pop(kind, None)
+    def accepted(self, what: str) -> None:
+        """The server took it: an earlier refusal is over."""
+        self._refusals.pop(what, None)
 
     def drop_unwanted(self) -> None:
         """Forget refusals of what was not tried again when it might be: nobody wants it any more.
         To be called at the end of a pass."""
         now = time.monotonic()
         self._refusals = {k: v for k, v in self._refusals.items() if v[1] > now}
+        self._again = False
 
 
 class Memories:

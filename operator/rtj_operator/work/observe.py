@@ -21,7 +21,8 @@ from rtj_operator.render import profiles
 from rtj_operator.render.objects import JobRef, UnusableTemplate
 from rtj_operator.work import read
 from rtj_operator.work.caches import Caches
-from rtj_operator.work.children import ChildKeeper, is_ours
+from rtj_operator.work.children import is_ours, will_go
+from rtj_operator.work.confirm import Confirmer
 from rtj_operator.work.memory import JobMemory, ReadSpec
 from rtj_operator.work.nodes import NodeCount
 from rtj_operator.work.queue import JobKey
@@ -34,11 +35,11 @@ class Observer:
     """Makes Observations."""
 
     def __init__(
-        self, caches: Caches, claims: ClaimReader, children: ChildKeeper, views: Views
+        self, caches: Caches, claims: ClaimReader, confirmer: Confirmer, views: Views
     ) -> None:
         self._caches = caches
         self._claims = claims
-        self._children = children
+        self._confirmer = confirmer
         self._views = views
 
     async def observe(self, job: Job, memory: JobMemory, term: Term) -> Observation:
@@ -49,10 +50,10 @@ class Observer:
         seen = _job(job, memory)
         ref = JobRef(namespace=seen.namespace, name=seen.name, uid=seen.uid)
         profile = profiles.find(seen.spec.instance_type) if seen.spec else None
-        if seen.spec is not None and not seen.deleting:
-            await self._children.look(ref, memory)
+        await self._confirmer.confirm(seen, memory)
         claim = await self._claim(seen)
         pods = self._pods(ref)
+        workers, coordinator = self._occupied(ref, memory)
         state = self._view(seen, pods, term.epoch)
         matching = self._matching(profile)
         return Observation(
@@ -71,6 +72,9 @@ class Observer:
             matching_nodes=matching.total,
             matching_nodes_bad=matching.not_ready,
             conflicts=memory.conflicts,
+            child_problems=memory.children.problems,
+            occupied=workers,
+            coordinator_occupied=coordinator,
             refusal=memory.refusal,
         )
 
@@ -86,6 +90,18 @@ class Observer:
         group = self._caches.pods.group((job.namespace, job.name))
         ours = (read.pod_observation(pod) for pod in group if is_ours(pod.metadata, job.uid))
         return tuple(pod for pod in ours if pod is not None)
+
+    def _occupied(self, job: JobRef, memory: JobMemory) -> tuple[dict[int, int], int]:
+        """Of workers' slots and of the coordinator, the highest incarnation whose pod name is held
+        by a pod that is not ours and will go."""
+        for pod in self._caches.pods.group((job.namespace, job.name)):
+            seen = read.pod_observation(pod) if will_go(pod.metadata, job) else None
+            if seen is not None:
+                memory.occupy(seen.role, seen.slot, seen.incarnation)
+        workers = {
+            slot: number for (role, slot), number in memory.occupied.items() if role == "worker"
+        }
+        return workers, memory.occupied.get(("coordinator", 0), -1)
 
     def _nodes(
         self, job: JobObservation, pods: tuple[PodObservation, ...]

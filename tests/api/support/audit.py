@@ -20,15 +20,16 @@ class Request:
     code: int
 
 
-def writes(log: Path, namespace: str, resource: str = "") -> list[Request]:
-    """Requests in a namespace that change something, by service accounts (the operator)."""
+def writes(log: Path, namespace: str | None, resource: str = "") -> list[Request]:
+    """Requests in a namespace (None: anywhere) that change something, by service accounts (the
+    operator)."""
     found = (_read(line) for line in log.read_text().splitlines())
     return [
         request
         for request in found
         if request.user.startswith("system:serviceaccount:")
         and request.verb not in READS
-        and request.namespace == namespace
+        and namespace in (None, request.namespace)
         and resource in ("", request.resource)
     ]
 

@@ -1,5 +1,8 @@
 """What the tests of the operator wait for."""
 
+import time
+from collections.abc import Callable
+
 from tests.api.support import audit
 from tests.api.support.api import Api, Json, until
 from tests.api.support.jobs import core, jobs
@@ -70,3 +73,11 @@ async def passes(process: OperatorProcess, more: int, seconds: float = 30) -> No
         return process.metrics().get(PASSES, 0) >= before + more
 
     await until(f"{more} more passes", looked, seconds)
+
+
+def until_sync(what: str, look: Callable[[], bool], seconds: float = 30) -> None:
+    """Look until it is true, in a test without an event loop of its own."""
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.1)

@@ -13,6 +13,7 @@ from rtj_operator.policy.decision import CreatePod, DeleteJob, EmitEvent
 from rtj_operator.work.act import Actor
 from rtj_operator.work.caches import Caches
 from rtj_operator.work.children import ChildKeeper
+from rtj_operator.work.confirm import Confirmer
 from rtj_operator.work.memory import JobMemory
 from rtj_operator.work.views import Views
 from tests.unit.policy import build
@@ -45,8 +46,9 @@ def actor(client: Client) -> Actor:
     as_client = cast("Any", client)
     caches = Caches(lambda _key: None, lambda _uid: None)
     children = ChildKeeper(as_client, cast("Any", None), lambda _: b"")
+    confirmer = Confirmer(as_client, caches.pods, caches.nodes)
     views = Views(bytes(32), lambda _key, _seconds: None)
-    return Actor(as_client, caches, children, views, EventRecorder(as_client, "test"))
+    return Actor(as_client, caches, children, confirmer, views, EventRecorder(as_client, "test"))
 
 
 @pytest.mark.parametrize(

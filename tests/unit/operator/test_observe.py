@@ -29,10 +29,10 @@ class Claims:
         raise Unreachable(f"GET {namespace}/{name}: no answer")
 
 
-class Children:
-    """All there."""
+class Confirmer:
+    """Nothing is missing."""
 
-    async def look(self, job: object, memory: JobMemory) -> None:
+    async def confirm(self, job: object, memory: JobMemory) -> None:
         """Nothing is read."""
 
 
@@ -60,7 +60,7 @@ async def test_claim_that_cannot_be_read_holds_up_a_start_alone(
 ) -> None:
     caches = Caches(lambda _key: None, lambda _uid: None)
     views = Views(bytes(32), lambda _key, _seconds: None)
-    observer = Observer(caches, cast("Any", Claims()), cast("Any", Children()), views)
+    observer = Observer(caches, cast("Any", Claims()), cast("Any", Confirmer()), views)
     looking = observer.observe(
         a_job(**status), JobMemory(uid="u"), Term(epoch=1, unled_seconds=0.0)
     )
