@@ -119,6 +119,8 @@ class Core:
         directive = self.intent.directive
         if directive is None or directive.stop != "none" or directive.run != self.gang.run:
             return None
+        if not directive.active:
+            return None
         return ControlRequest(
             run=directive.run,
             nodes=directive.nodes,
@@ -160,6 +162,9 @@ class Core:
         directive = self.intent.directive
         if directive is None:
             return
+        if not directive.active:
+            self._stand_by(directive, now)
+            return
         if directive.run > self.gang.run:
             self._begin(directive, now)
         self.control.judge(now)
@@ -172,8 +177,14 @@ class Core:
         self.ledger.follow(self.gang.run, self.progress, now + self.wall_offset)
         self.table.forget(directive.pods)
 
+    def _stand_by(self, directive: JobDirective, now: float) -> None:
+        """Direct nobody, but know how far the training is: for the case of taking over."""
+        beats = (worker.beat for worker in self.table if worker.beat is not None)
+        self.progress.note((rank for beat in beats for rank in beat.ranks), now)
+        self.table.forget(directive.pods)
+
     def _begin(self, directive: JobDirective, now: float) -> None:
-        self.gang.begin(directive)
+        self.gang.begin(directive, self.table)
         self.control.begin(directive.run, now)
         self.restarts.new_run(directive.run)
         self.progress.new_run(now)
@@ -188,6 +199,7 @@ class Core:
         directive = self.intent.directive
         return (
             directive is not None
+            and directive.active
             and directive.stop == "none"
             and directive.run == self.gang.run
             and self.outcome.state == "none"

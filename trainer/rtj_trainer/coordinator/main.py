@@ -59,19 +59,18 @@ async def run(settings: Settings) -> None:
 
 async def _listen(settings: Settings, core: Core, conductor: Conductor) -> list[web.AppRunner]:
     sites = (
-        (_socket(names.WORKER_SOCKET_PATH, conductor.worker_endpoint), "", settings.worker_port),
-        (_socket(names.VIEW_SOCKET_PATH, conductor.view_endpoint), "", settings.view_port),
+        (_socket(names.WORKER_SOCKET_PATH, conductor.worker_endpoint), settings.worker_port),
+        (_socket(names.VIEW_SOCKET_PATH, conductor.view_endpoint), settings.view_port),
         (
             metrics.application(core, lambda: conductor.refusals, lambda: conductor.bad_frames),
-            settings.metrics_host,
             settings.metrics_port,
         ),
     )
     runners: list[web.AppRunner] = []
-    for application, host, port in sites:
+    for application, port in sites:
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
-        await web.TCPSite(runner, host or None, port).start()
+        await web.TCPSite(runner, settings.metrics_host or None, port).start()
         runners.append(runner)
     return runners
 

@@ -61,6 +61,13 @@ class Progress:
                 self.stood_since = self.moved_at
             self.moved_at = now
 
+    def note(self, beats: Iterable[RankBeat], now: float) -> None:
+        """Take in what ranks say to a standby coordinator, which knows no positions."""
+        before = self.highest_step
+        self._grow(beats)
+        if self.highest_step > before:
+            self.moved_at = now
+
     def new_run(self, now: float) -> None:
         """Rounds count from 0 again."""
         self.round, self.iteration = -1, 0
