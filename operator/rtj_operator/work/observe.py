@@ -64,7 +64,7 @@ class Observer:
             await self._children.look(ref, memory)
         claim = await self._claim(seen)
         pods = self._pods(ref)
-        state = self._view(seen, pods, epoch)
+        state, standby = self._view_states(seen, pods, epoch)
         matching = self._matching(profile)
         return Observation(
             now=time.time(),
@@ -76,6 +76,8 @@ class Observer:
             view=state.view,
             view_connected=state.connected,
             view_lost_seconds=state.lost_seconds,
+            standby_view=standby.view,
+            standby_connected=standby.connected,
             matching_nodes=len(matching),
             matching_nodes_bad=matching.count(False),
             conflicts=memory.conflicts,
@@ -114,19 +116,27 @@ class Observer:
             if not values or node.metadata.labels.get(LABEL_INSTANCE_TYPE) in values
         ]
 
-    def _view(self, job: JobObservation, pods: tuple[PodObservation, ...], epoch: int) -> ViewState:
-        incarnation = job.status.coordinator.incarnation
-        pod = next(
-            (p for p in pods if p.role == "coordinator" and p.incarnation == incarnation), None
-        )
-        running = pod is not None and pod.phase == "Running"
-        coordinator = Coordinator(
-            job_uid=job.uid,
-            incarnation=incarnation,
-            pod_uid=pod.uid if pod else "",
-            address=pod.ip if pod and running else "",
-        )
-        return self._views.steer(_key(job), coordinator, epoch)
+    def _view_states(
+        self, job: JobObservation, pods: tuple[PodObservation, ...], epoch: int
+    ) -> tuple[ViewState, ViewState]:
+        """What is known of the coordinator that counts, and of its standby if one is wanted."""
+        status = job.status.coordinator
+        wanted = [_coordinator(job.uid, status.incarnation, pods)]
+        if status.standby_incarnation:
+            wanted.append(_coordinator(job.uid, status.standby_incarnation, pods))
+        states = self._views.steer(_key(job), wanted, epoch)
+        return states[0], states[1] if len(states) > 1 else ViewState()
+
+
+def _coordinator(job_uid: str, incarnation: int, pods: tuple[PodObservation, ...]) -> Coordinator:
+    pod = next((p for p in pods if p.role == "coordinator" and p.incarnation == incarnation), None)
+    running = pod is not None and pod.phase == "Running"
+    return Coordinator(
+        job_uid=job_uid,
+        incarnation=incarnation,
+        pod_uid=pod.uid if pod else "",
+        address=pod.ip if pod and running else "",
+    )
 
 
 def _may_start(status: ResilientTrainingJobStatus) -> bool:

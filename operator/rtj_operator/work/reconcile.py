@@ -8,6 +8,7 @@ read live and decided anew.
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from typing import Final
 
 from rtj_api.reasons import EventReason
@@ -119,7 +120,8 @@ class Reconciler:
                 log.debug("deciding anew: %s", error)
                 job = await self._live(job)
                 continue
-            retry = await self._actor.act(observation.job, memory, decision.actions)
+            written = replace(observation.job, status=decision.status)
+            retry = await self._actor.act(written, memory, decision.actions)
             wakes = (retry, decision.wake_after_seconds)
             return min((seconds for seconds in wakes if seconds is not None), default=None)
         raise KubeError(f"status was written by somebody else {STALE_MAX} times in a row")

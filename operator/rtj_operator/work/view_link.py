@@ -40,6 +40,9 @@ HANDSHAKE_SECONDS: Final = 5.0
 SEND_SECONDS: Final = 5.0
 # A view comes at least every five seconds.
 SILENCE_SECONDS: Final = 12.0
+# A coordinator that has sent nothing for so long is asked for a sign of life, and has half as long
+# to answer: it may be the one on which a job's training depends.
+HEARTBEAT_SECONDS: Final = 2.0
 BACKOFF_FIRST_SECONDS: Final = 0.1
 BACKOFF_MAX_SECONDS: Final = 1.0
 REFUSED_SECONDS: Final = 2.0
@@ -176,7 +179,10 @@ class ViewLink:
         """One connection, from handshake to its end; always raises."""
         async with asyncio.timeout(CONNECT_SECONDS):
             socket = await session.ws_connect(
-                self._url, max_msg_size=MAX_FRAME_VIEW_BYTES, compress=0
+                self._url,
+                max_msg_size=MAX_FRAME_VIEW_BYTES,
+                compress=0,
+                heartbeat=HEARTBEAT_SECONDS,
             )
         async with socket:
             async with asyncio.timeout(HANDSHAKE_SECONDS):

@@ -34,6 +34,7 @@ class Coordinator:
         self.connections = 0
         self._key = key
         self._sockets: set[web.WebSocketResponse] = set()
+        self._transports: set[asyncio.Transport] = set()
         self._view = JobView(coordinator_incarnation=incarnation)
         self._runner: web.AppRunner | None = None
 
@@ -65,6 +66,11 @@ class Coordinator:
         for socket in tuple(self._sockets):
             await socket.send_str(data.decode())
 
+    def deafen(self) -> None:
+        """Read nothing more, on connections that stay open: pings go unanswered."""
+        for transport in tuple(self._transports):
+            transport.pause_reading()
+
     async def cut(self) -> None:
         """Close all connections."""
         for socket in tuple(self._sockets):
@@ -73,6 +79,8 @@ class Coordinator:
     async def _serve(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(compress=False)
         await socket.prepare(request)
+        assert isinstance(request.transport, asyncio.Transport)
+        self._transports.add(request.transport)
         if await self._proved(socket):
             await self._talk(socket)
         return socket
