@@ -37,7 +37,8 @@ from rtj_trainer.agent.config import AgentConfig
 from rtj_trainer.agent.metrics import AgentMetrics
 
 # With the pauses between attempts short enough that a worker whose network came back is connected
-# within 2 s: an attempt that began before sends its next packet a second later only.
+# within 2 s: an attempt that began before sends its next packet a second later only. Once there is
+# a connection, a coordinator that a thousand workers come back to may take its time.
 CONNECT_SECONDS: Final = 1.0
 _HANDSHAKE_SECONDS: Final = 5.0
 _SEND_SECONDS: Final = 5.0
@@ -133,7 +134,7 @@ class Link:
 
     async def run(self) -> None:
         """Connect and serve for ever."""
-        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         backoff = _BACKOFF_MIN_SECONDS
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
@@ -175,7 +176,7 @@ class Link:
             self._complaint, self._complained = text, now
 
     async def _serve_once(self, session: aiohttp.ClientSession) -> None:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(_HANDSHAKE_SECONDS):
             addresses = await self._hosts[0].newest()
             self._address = random.choice(addresses)
             socket = await session.ws_connect(
