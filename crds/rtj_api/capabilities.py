@@ -13,5 +13,5 @@ STANDBY: Final = "standby-coordinator"
 
 # What operator, coordinator and agent of this version announce.
 OPERATOR: Final = (SEALED_FRAMES,)
-COORDINATOR: Final = (SEALED_FRAMES,)
-AGENT: Final = (SEALED_FRAMES,)
+COORDINATOR: Final = (SEALED_FRAMES, STANDBY)
+AGENT: Final = (SEALED_FRAMES, STANDBY)

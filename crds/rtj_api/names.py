@@ -128,5 +128,5 @@ ENV_WORKER_PORT: Final = "RTJ_WORKER_PORT"
 ENV_VIEW_PORT: Final = "RTJ_VIEW_PORT"
 ENV_STORE_PORT: Final = "RTJ_STORE_PORT"
 ENV_METRICS_PORT: Final = "RTJ_METRICS_PORT"
-# Address on which /metrics and /healthz listen; empty or not set: all.
+# Address on which /metrics, /healthz and the coordinator's sockets listen; empty or not set: all.
 ENV_METRICS_HOST: Final = "RTJ_METRICS_HOST"

@@ -37,6 +37,12 @@ def test_a_node_cut_off_from_the_network_is_replaced_and_stays_out_when_it_retur
     main_job.recover_from(watch, lambda: healthy.fault.partition_node(victim.node), 5, 60)
     lives = {step.life for step in watch.sorted_steps()}
     healthy.fault.heal_node(victim.node)
+    # Its agent is back and told in 2 s; asking each pod for its ranks takes as long again.
+    watch.wait(
+        "end of the returned pod's ranks",
+        lambda _: victim.pod not in {rank.pod for rank in faults.ranks(kube, "cut")},
+        10,
+    )
     watch.wait_step(watch.highest_step + 30, 90)
     assert {step.life for step in watch.sorted_steps()} == lives
     assert faults.rank_of(kube, "cut", 3).pod != victim.pod

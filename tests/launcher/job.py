@@ -77,6 +77,10 @@ class Worker:
         """local rank -> process id, as the ranks' records say."""
         return {record.local_rank: record.pid for record in BeatReader(self.shm).read()}
 
+    def steps(self) -> list[int]:
+        """Steps of its ranks, as their records say."""
+        return [record.step for record in BeatReader(self.shm).read()]
+
     def launchers(self) -> list[int]:
         """Process ids of the agent's launchers, oldest first."""
         children = psutil.Process(self.process.pid).children()
@@ -97,6 +101,8 @@ class Job:
     environment: dict[str, str]
     operator: OperatorEnd
     directive: JobDirective
+    # The operator's end at a coordinator that stands by.
+    standby: OperatorEnd | None = None
     workers: dict[int, Worker] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -144,13 +150,28 @@ class Job:
 
     # --- processes -------------------------------------------------------------------------------
 
-    def start_control(self) -> None:
+    def start_control(self, incarnation: int = 0) -> None:
         """The coordinator pod's container `control`."""
-        self._start("control", "rtj_trainer.coordinator.control")
+        self._start_in_coordinator("control", "rtj_trainer.coordinator.control", incarnation)
 
-    def start_coordinator(self) -> None:
+    def start_coordinator(self, incarnation: int = 0) -> None:
         """The coordinator pod's container `coordinator`."""
-        self._start("coordinator", "rtj_trainer.coordinator.main")
+        self._start_in_coordinator("coordinator", "rtj_trainer.coordinator.main", incarnation)
+
+    def coordinator_address(self, incarnation: int) -> str:
+        """Of that coordinator pod."""
+        return f"{self.network}.{10 + incarnation}"
+
+    def _start_in_coordinator(self, name: str, module: str, incarnation: int) -> None:
+        run_dir = self.folder / f"coordinator-{incarnation}"
+        run_dir.mkdir(exist_ok=True)
+        environment = {
+            names.ENV_INCARNATION: str(incarnation),
+            names.ENV_RUN_DIR: str(run_dir),
+            names.ENV_POD_IP: self.coordinator_address(incarnation),
+            names.ENV_METRICS_HOST: self.coordinator_address(incarnation),
+        }
+        self._start(f"{name}-{incarnation}" if incarnation else name, module, environment)
 
     def start_worker(self, slot: int, incarnation: int = 0) -> Worker:
         """A worker pod that holds the slot; the operator does not list it yet."""
@@ -170,7 +191,7 @@ class Job:
             names.ENV_TERMINATION_LOG: str(run_dir / "termination"),
         }
         arguments = ("rtj_trainer.agent.main", "--", *self.command)
-        process = self._start(name, *arguments, environment=environment)
+        process = self._start(name, arguments[0], environment, *arguments[1:])
         worker = Worker(
             slot,
             incarnation,
@@ -187,19 +208,14 @@ class Job:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def _start(
-        self, name: str, module: str, *arguments: str, environment: dict[str, str] | None = None
+        self, name: str, module: str, environment: dict[str, str], *arguments: str
     ) -> subprocess.Popen[bytes]:
-        coordinator = {
-            names.ENV_INCARNATION: "0",
-            names.ENV_RUN_DIR: str(self.folder),
-            names.ENV_METRICS_HOST: f"{self.network}.10",
-        }
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 stdout=log,
                 stderr=log,
-                env=os.environ | self.environment | (environment or coordinator),
+                env=os.environ | self.environment | environment,
                 start_new_session=True,
                 # A killed test run leaves nothing behind.
                 preexec_fn=die_with_parent,
@@ -221,6 +237,26 @@ class Job:
             self.directive, **{"number": self.directive.number + 1, "pods": pods, **changes}
         )
         await self.operator.direct(self.directive)
+
+    async def stand_by(self, incarnation: int) -> None:
+        """Have that coordinator stand by, and the workers know of it."""
+        url = view_url(
+            self.coordinator_address(incarnation), int(self.environment[names.ENV_VIEW_PORT])
+        )
+        key = bytes.fromhex((self.folder / "key").read_text())
+        self.standby = OperatorEnd(url, self.environment[names.ENV_JOB_UID], key)
+        named = {
+            "standby_host": self.coordinator_address(incarnation),
+            "standby_incarnation": incarnation,
+        }
+        await self.direct(**named)
+        await self.standby.direct(replace(self.directive, active=False))
+
+    async def promote(self) -> None:
+        """The standby is the one that counts now, with a new run."""
+        assert self.standby is not None
+        self.operator, self.standby = self.standby, None
+        await self.direct(run=self.directive.run + 1, standby_host="", standby_incarnation=0)
 
     async def until_step_beyond(self, step: int, seconds: float) -> JobView:
         """Until training has gone beyond a step."""

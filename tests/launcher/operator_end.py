@@ -1,6 +1,7 @@
 """The operator's end of the view socket, as little as the launcher suite needs of it."""
 
 import asyncio
+import socket as sockets
 from collections.abc import Callable
 
 import aiohttp
@@ -19,6 +20,8 @@ from rtj_api.messages import (
 )
 
 _RETRY_SECONDS = 0.1
+# A coordinator that answers nothing for one and a half times this is lost.
+_HEARTBEAT_SECONDS = 2.0
 
 
 class OperatorEnd:
@@ -31,12 +34,25 @@ class OperatorEnd:
         self._directive: JobDirective | None = None
         self._changed = asyncio.Condition()
         self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._cut = False
         self.view: JobView | None = None
+
+    def cut_off(self) -> None:
+        """Lose the connection for good, without a word."""
+        self._cut = True
+        transport = None if self._socket is None else self._socket.get_extra_info("socket")
+        assert transport is not None
+        transport.shutdown(sockets.SHUT_RDWR)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the coordinator is there, as far as the operator can tell."""
+        return self._socket is not None
 
     async def run(self) -> None:
         """Connect for ever."""
         async with aiohttp.ClientSession() as session:
-            while True:
+            while not self._cut:
                 try:
                     await self._serve(session)
                 except (aiohttp.ClientError, OSError, ConnectionError):
@@ -61,12 +77,16 @@ class OperatorEnd:
             raise TimeoutError(f"not within {seconds} s; last view: {self.view}") from None
 
     async def _serve(self, session: aiohttp.ClientSession) -> None:
-        async with session.ws_connect(self._url, max_msg_size=MAX_FRAME_VIEW_BYTES) as socket:
+        async with session.ws_connect(
+            self._url, max_msg_size=MAX_FRAME_VIEW_BYTES, heartbeat=_HEARTBEAT_SECONDS
+        ) as socket:
             await self._shake_hands(socket)
             self._socket = socket
             if self._directive is not None:
                 await socket.send_str(encode(self._directive).decode())
             async for message in socket:
+                if message.type is not aiohttp.WSMsgType.TEXT:
+                    break
                 frame = decode_view_socket(message.data)
                 if isinstance(frame, JobView):
                     async with self._changed:

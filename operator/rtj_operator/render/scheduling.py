@@ -42,7 +42,8 @@ def worker_affinity(
 def coordinator_affinity(
     job: JobRef, profile: Profile, zone: str, excluded: Sequence[str]
 ) -> Manifest:
-    """Any node that runs the image, but rather none of the workers' machines, and in their zone.
+    """Any node that runs the image, but rather none of the workers' machines, and in their zone;
+    the standby above all not on the coordinator's node, whose loss it is there for.
 
     The template's own affinity is for GPU machines and does not count here.
     """
@@ -59,7 +60,12 @@ def coordinator_affinity(
         preferred.append(_preference(_expression(LABEL_ZONE, "In", (zone,))))
     if preferred:
         affinity["nodeAffinity"] = section(affinity, "nodeAffinity") | {PREFERRED: preferred}
-    return affinity | {"podAntiAffinity": {PREFERRED: [_away_from(job, names.ROLE_WORKER)]}}
+    away = [
+        _away_from(job, names.ROLE_COORDINATOR),
+        # Workers keep away from coordinators with full weight themselves, which counts here too.
+        _away_from(job, names.ROLE_WORKER, MIDDLE_WEIGHT),
+    ]
+    return affinity | {"podAntiAffinity": {PREFERRED: away}}
 
 
 def tolerations(profile: Profile, user: Iterable[Manifest]) -> list[Manifest]:
@@ -112,5 +118,5 @@ def _same_node_as(job: JobRef, role: str) -> Manifest:
     }
 
 
-def _away_from(job: JobRef, role: str) -> Manifest:
-    return {"weight": HIGHEST_WEIGHT, "podAffinityTerm": _same_node_as(job, role)}
+def _away_from(job: JobRef, role: str, weight: int = HIGHEST_WEIGHT) -> Manifest:
+    return {"weight": weight, "podAffinityTerm": _same_node_as(job, role)}

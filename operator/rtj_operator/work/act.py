@@ -91,6 +91,8 @@ class Actor:
     ) -> float | None:
         """Carry out `actions`; returns seconds after which refused ones should be tried again.
 
+        `job` has the status that reserves these actions.
+
         Raises KubeError when the server gave no answer or an unexpected one: the pass is repeated.
         """
         scene = _Scene(job=job, memory=memory)
@@ -144,7 +146,9 @@ class Actor:
             case DeletePod():
                 await self._delete_pod(job, action)
             case SendDirective():
-                self._views.direct((job.namespace, job.name), action.directive)
+                counts = job.status.coordinator
+                incarnation = counts.standby_incarnation if action.standby else counts.incarnation
+                self._views.direct((job.namespace, job.name), incarnation, action.directive)
             case TaintNode():
                 self._absorb(
                     await taints.taint(

@@ -54,7 +54,7 @@ class Observer:
         claim = await self._claim(seen)
         pods = self._pods(ref)
         workers, coordinator = self._occupied(ref, memory)
-        state = self._view(seen, pods, term.epoch)
+        state, standby = self._view_states(seen, pods, term.epoch)
         matching = self._matching(profile)
         return Observation(
             now=time.time(),
@@ -67,6 +67,8 @@ class Observer:
             view=state.view,
             view_connected=state.connected,
             view_lost_seconds=state.lost_seconds,
+            standby_view=standby.view,
+            standby_connected=standby.connected,
             epoch=term.epoch,
             unled_seconds=term.unled_seconds,
             matching_nodes=matching.total,
@@ -117,19 +119,27 @@ class Observer:
             return NodeCount(0, 0)
         return self._caches.node_counts.of(profile.node_label_values)
 
-    def _view(self, job: JobObservation, pods: tuple[PodObservation, ...], epoch: int) -> ViewState:
-        incarnation = job.status.coordinator.incarnation
-        pod = next(
-            (p for p in pods if p.role == "coordinator" and p.incarnation == incarnation), None
-        )
-        running = pod is not None and pod.phase == "Running"
-        coordinator = Coordinator(
-            job_uid=job.uid,
-            incarnation=incarnation,
-            pod_uid=pod.uid if pod else "",
-            address=pod.ip if pod and running else "",
-        )
-        return self._views.steer(_key(job), coordinator, epoch)
+    def _view_states(
+        self, job: JobObservation, pods: tuple[PodObservation, ...], epoch: int
+    ) -> tuple[ViewState, ViewState]:
+        """What is known of the coordinator that counts, and of its standby if one is wanted."""
+        status = job.status.coordinator
+        wanted = [_coordinator(job.uid, status.incarnation, pods)]
+        if status.standby_incarnation:
+            wanted.append(_coordinator(job.uid, status.standby_incarnation, pods))
+        states = self._views.steer(_key(job), wanted, epoch)
+        return states[0], states[1] if len(states) > 1 else ViewState()
+
+
+def _coordinator(job_uid: str, incarnation: int, pods: tuple[PodObservation, ...]) -> Coordinator:
+    pod = next((p for p in pods if p.role == "coordinator" and p.incarnation == incarnation), None)
+    running = pod is not None and pod.phase == "Running"
+    return Coordinator(
+        job_uid=job_uid,
+        incarnation=incarnation,
+        pod_uid=pod.uid if pod else "",
+        address=pod.ip if pod and running else "",
+    )
 
 
 def _may_start(status: ResilientTrainingJobStatus) -> bool:

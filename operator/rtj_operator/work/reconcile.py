@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from rtj_api.reasons import EventReason, Phase
@@ -129,7 +130,8 @@ class Reconciler:
                 job = await self._live(job)
                 continue
             self._views.expect_steps(key, awaited=awaits_step(decision.status))
-            retry = await self._actor.act(observation.job, memory, decision.actions)
+            written = replace(observation.job, status=decision.status)
+            retry = await self._actor.act(written, memory, decision.actions)
             wakes = (retry, decision.wake_after_seconds)
             return min((seconds for seconds in wakes if seconds is not None), default=None)
         raise KubeError(f"status was written by somebody else {STALE_MAX} times in a row")

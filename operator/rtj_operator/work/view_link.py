@@ -19,6 +19,7 @@ import aiohttp
 import msgspec
 
 from rtj_api import names
+from rtj_api.capabilities import STANDBY
 from rtj_api.messages import MAX_FRAME_VIEW_BYTES, JobDirective, JobView, ViewSocketFrame
 from rtj_operator import metrics
 from rtj_operator.bucket import Bucket
@@ -30,6 +31,9 @@ CONNECT_SECONDS: Final = 2.0
 HANDSHAKE_SECONDS: Final = 5.0
 # A view comes at least every five seconds.
 SILENCE_SECONDS: Final = 12.0
+# A coordinator that has sent nothing for so long is asked for a sign of life, and has half as long
+# to answer: it may be the one on which a job's training depends.
+HEARTBEAT_SECONDS: Final = 2.0
 BACKOFF_FIRST_SECONDS: Final = 0.1
 BACKOFF_MAX_SECONDS: Final = 1.0
 REFUSED_SECONDS: Final = 2.0
@@ -158,7 +162,10 @@ class ViewLink:
         """One connection, from handshake to its end; always raises."""
         async with asyncio.timeout(CONNECT_SECONDS):
             opened = await session.ws_connect(
-                self._url, max_msg_size=MAX_FRAME_VIEW_BYTES, compress=0
+                self._url,
+                max_msg_size=MAX_FRAME_VIEW_BYTES,
+                compress=0,
+                heartbeat=HEARTBEAT_SECONDS,
             )
         async with opened:
             socket = ViewSocket(opened, self._complain, self._tell)
@@ -189,6 +196,11 @@ class ViewLink:
                 self._news.clear()
                 if self._wanted is not None and self._wanted != sent:
                     sent = self._wanted
+                    if not sent.active and STANDBY not in socket.capabilities:
+                        # It would take the directive for an order to train.
+                        self._complain("is of a version that cannot stand by")
+                        await self._news.wait()
+                        continue
                     await socket.send(
                         msgspec.structs.replace(sent, epoch=self.epoch, number=next(self._numbers))
                     )

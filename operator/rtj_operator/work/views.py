@@ -1,12 +1,12 @@
 """The job views of all jobs. A view knows of a fault some 20 s before Kubernetes does.
 
-Only a leader connects. A link goes to the pod of the incarnation that status names, by address,
-and each side proves that it has the job's key: an address that was given to another pod leaks
-nothing.
+Only a leader connects. Links go to the pods of the incarnations that status names, the coordinator
+that counts and its standby, by address. Each side proves that it has the job's key: an address that
+was given to another pod leaks nothing. A standby that is promoted keeps its link.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import aiohttp
 
@@ -26,43 +26,54 @@ type Wake = Callable[[JobKey, float], None]
 
 
 class Views:
-    """One link a job. `wake(key, seconds)` is called when a job should be looked at."""
+    """One link a coordinator. `wake(key, seconds)` is called when a job should be looked at."""
 
     def __init__(self, master_key: bytes, wake: Wake) -> None:
         self._master_key = master_key
         self._wake = wake
-        self._links: dict[JobKey, ViewLink] = {}
+        # By incarnation.
+        self._links: dict[JobKey, dict[int, ViewLink]] = {}
         self._numbers = itertools.count(1)
         self._session: aiohttp.ClientSession | None = None
 
-    def steer(self, key: JobKey, coordinator: Coordinator, epoch: int) -> ViewState:
-        """Have the job's link go to this coordinator, and tell what is known of it."""
-        link = self._links.get(key)
-        if link is None or (link.coordinator, link.epoch) != (coordinator, epoch):
-            link = self._replace(key, link, coordinator, epoch)
-        return link.state
+    def steer(
+        self, key: JobKey, coordinators: Sequence[Coordinator], epoch: int
+    ) -> tuple[ViewState, ...]:
+        """Have the job's links go to these coordinators and to no other, and tell what is known of
+        each."""
+        links = self._links.setdefault(key, {})
+        for incarnation in links.keys() - {wanted.incarnation for wanted in coordinators}:
+            links.pop(incarnation).stop()
+        for wanted in coordinators:
+            link = links.get(wanted.incarnation)
+            if link is None or (link.coordinator, link.epoch) != (wanted, epoch):
+                links[wanted.incarnation] = self._replace(key, link, wanted, epoch)
+        return tuple(links[wanted.incarnation].state for wanted in coordinators)
 
     def expect_steps(self, key: JobKey, *, awaited: bool) -> None:
         """Say whether a decision waits for the job's next step, or only its progress is written."""
-        link = self._links.get(key)
-        if link is not None:
+        for link in self._links.get(key, {}).values():
             link.progress_seconds = PROGRESS_SECONDS if awaited else IDLE_PROGRESS_SECONDS
 
     def refused_hellos(self) -> dict[JobKey, int]:
-        """How many clients each job's coordinator has turned away, as its newest view tells."""
-        views = {key: link.state.view for key, link in self._links.items()}
-        return {key: view.refused_hellos for key, view in views.items() if view is not None}
+        """How many clients each job's coordinators have turned away, as their newest views tell."""
+        refused: dict[JobKey, int] = {}
+        for key, links in self._links.items():
+            views = [link.state.view for link in links.values()]
+            counts = [view.refused_hellos for view in views if view is not None]
+            if counts:
+                refused[key] = sum(counts)
+        return refused
 
-    def direct(self, key: JobKey, directive: JobDirective) -> None:
-        """Make sure that the connected coordinator has this directive, now and after reconnects."""
-        link = self._links.get(key)
+    def direct(self, key: JobKey, incarnation: int, directive: JobDirective) -> None:
+        """Make sure that a coordinator has this directive, now and after reconnects."""
+        link = self._links.get(key, {}).get(incarnation)
         if link is not None:
             link.direct(directive)
 
     def drop(self, key: JobKey) -> None:
-        """Close the job's link."""
-        link = self._links.pop(key, None)
-        if link is not None:
+        """Close the job's links."""
+        for link in self._links.pop(key, {}).values():
             link.stop()
 
     async def close(self) -> None:
@@ -77,10 +88,11 @@ class Views:
         self, key: JobKey, old: ViewLink | None, coordinator: Coordinator, epoch: int
     ) -> ViewLink:
         known = None
-        if old is not None and _same_incarnation(old.coordinator, coordinator):
-            known = old.state.view
-        self.drop(key)
-        link = self._links[key] = ViewLink(
+        if old is not None:
+            old.stop()
+            if old.coordinator.job_uid == coordinator.job_uid:
+                known = old.state.view
+        link = ViewLink(
             coordinator,
             epoch,
             auth.job_key(self._master_key, coordinator.job_uid),
@@ -98,7 +110,3 @@ class Views:
             connector = aiohttp.TCPConnector(limit=0)
             self._session = aiohttp.ClientSession(timeout=timeout, connector=connector)
         return self._session
-
-
-def _same_incarnation(one: Coordinator, other: Coordinator) -> bool:
-    return (one.job_uid, one.incarnation) == (other.job_uid, other.incarnation)

@@ -42,6 +42,7 @@ class Coordinator:
         # Each connection, and what seals its frames.
         self._sockets: dict[web.WebSocketResponse, auth.Channel | None] = {}
         self._view: JobView | None = JobView(coordinator_incarnation=incarnation)
+        self._transports: set[asyncio.Transport] = set()
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
@@ -81,6 +82,11 @@ class Coordinator:
         for socket in tuple(self._sockets):
             await socket.send_bytes(data)
 
+    def deafen(self) -> None:
+        """Read nothing more, on connections that stay open: pings go unanswered."""
+        for transport in tuple(self._transports):
+            transport.pause_reading()
+
     async def cut(self) -> None:
         """Close all connections."""
         for socket in tuple(self._sockets):
@@ -89,6 +95,8 @@ class Coordinator:
     async def _serve(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(compress=False)
         await socket.prepare(request)
+        assert isinstance(request.transport, asyncio.Transport)
+        self._transports.add(request.transport)
         if await self._proved(socket):
             await self._talk(socket)
         self._sockets.pop(socket, None)

@@ -27,7 +27,7 @@ async def test_refused_hellos_follow_the_newest_view_and_end_with_the_job() -> N
 
     try:
         async with Coordinator(ADDRESS, auth.job_key(MASTER_KEY, "uid")) as coordinator:
-            views.steer(KEY, Address(job_uid="uid", incarnation=0, address=ADDRESS), epoch=1)
+            views.steer(KEY, [Address(job_uid="uid", incarnation=0, address=ADDRESS)], epoch=1)
             assert shown() is None
             for count in (3, 8):
                 await coordinator.tell(JobView(coordinator_incarnation=0, refused_hellos=count))

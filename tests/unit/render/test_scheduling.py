@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rtj_api import names
 from rtj_operator.render.objects import Manifest
 from rtj_operator.render.scheduling import PREFERRED, REQUIRED
 from tests.unit.render.builders import a_coordinator, a_spec, a_template, a_worker
@@ -85,6 +86,16 @@ def test_coordinator_avoids_excluded_nodes_and_prefers_others_than_the_workers()
     ]
     assert preferred == [INSTANCE | {"operator": "NotIn"}, ZONE]
     assert REQUIRED not in affinity["podAntiAffinity"]
+
+
+def test_coordinators_of_a_job_keep_off_one_another_more_than_off_its_workers() -> None:
+    terms = a_coordinator(a_spec())["spec"]["affinity"]["podAntiAffinity"][PREFERRED]
+    weights = {
+        term["podAffinityTerm"]["labelSelector"]["matchLabels"][names.LABEL_ROLE]: term["weight"]
+        for term in terms
+    }
+    assert weights[names.ROLE_COORDINATOR] > weights[names.ROLE_WORKER] > 0
+    assert {t["podAffinityTerm"]["topologyKey"] for t in terms} == {"kubernetes.io/hostname"}
 
 
 def test_coordinator_ignores_the_affinity_of_gpu_machines() -> None:

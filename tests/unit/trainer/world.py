@@ -154,7 +154,8 @@ class World:
         self.core.disconnect(agent.uid, agent.connection, self.now)
         agent.connection = 0
 
-    def beat(self, agent: Agent) -> None:
+    def beat(self, agent: Agent, **told: object) -> None:
+        """`told`: what it says beside its own state."""
         if agent.frozen or not agent.connection:
             return
         agent.seq += 1
@@ -166,7 +167,7 @@ class World:
             exits=agent.exits,
             terminating=agent.terminating,
         )
-        self.core.hear(agent.uid, beat, self.now)
+        self.core.hear(agent.uid, replace(beat, **told), self.now)
 
     def end_launcher(self, agent: Agent, exit_code: int, tail: str = "") -> None:
         agent.launcher = replace(agent.launcher, state="exited", exit_code=exit_code, tail=tail)

@@ -1,21 +1,22 @@
-"""One worker's agent, put together: link, supervisor, ranks, health, metrics, and the way out."""
+"""One worker's agent, put together: links, supervisor, ranks, health, metrics, and the way out."""
 
 import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from msgspec.structs import replace
 
 from rtj_api import names
-from rtj_api.messages import MAX_TEXT, Beat, TerminationMessage, WorkerDirective
+from rtj_api.messages import MAX_TEXT, Beat, RankBeat, TerminationMessage, WorkerDirective
 from rtj_trainer.agent import processes
 from rtj_trainer.agent.config import AgentConfig
+from rtj_trainer.agent.coordinators import Coordinators
 from rtj_trainer.agent.exits import ExitLog
 from rtj_trainer.agent.launcher_process import LauncherProcess
-from rtj_trainer.agent.link import Link
+from rtj_trainer.agent.lease import Lease
 from rtj_trainer.agent.memory import OomWatch
 from rtj_trainer.agent.metrics import AgentMetrics, MetricsServer
 from rtj_trainer.agent.ranks import RankTable
@@ -24,6 +25,8 @@ from rtj_trainer.agent.termination import leave_word
 from rtj_trainer.nvrx.health import HealthService
 
 _LOOK_SECONDS: Final = 0.1
+# A longer gap between two looks means that this process was paused.
+_PAUSE_SECONDS: Final = 1.0
 # How long a pod that is being stopped waits for the coordinator's word.
 _ANSWER_SECONDS: Final = 2.0
 # Kept back of the pod's grace for killing and for the last words.
@@ -44,7 +47,8 @@ class Agent:
             config, self._ranks, self._exits, self._metrics, self._on_change
         )
         self._supervisor.adopt(launcher)
-        self._link = Link(config, self._metrics, self._beat, self._on_directive)
+        self._link = Coordinators(config, self._metrics, self._beat, self._on_directive)
+        self._lease = Lease()
         self._health = HealthService(config.health_socket, self._refusal)
         self._server = MetricsServer(self._metrics)
         self._directive: WorkerDirective | None = None
@@ -137,15 +141,41 @@ class Agent:
 
     async def _look(self) -> None:
         """Ten times a second: read the ranks' records, and tell when anything but ages changed."""
+        looked = time.monotonic()
         while True:
+            before, looked = looked, time.monotonic()
+            if looked - before > _PAUSE_SECONDS:
+                self._lease.forgive(looked - before)
             self._ranks.refresh()
             ranks = self._ranks.beats()
             state = tuple(replace(rank, age_seconds=0.0) for rank in ranks)
             if state != self._last_state:
                 self._last_state = state
                 self._on_change()
+            self._keep_lease(ranks)
             self._metrics.show(ranks)
             await asyncio.sleep(_LOOK_SECONDS)
+
+    def _keep_lease(self, ranks: Sequence[RankBeat]) -> None:
+        """End the ranks of a position that may have been given away (see agent.lease)."""
+        directive, launch = self._directive, self._supervisor.launch
+        if directive is None:
+            return
+        now = time.monotonic()
+        running = launch if self._supervisor.running else None
+        self._lease.begin(running and (running.run, running.position, running.launch), now)
+        self._lease.watch(ranks, directive.nodes, now)
+        self._lease.renew(self._link.lease_age, now)
+        self._lease.renew(self._link.absent_age, now)
+        if directive.state != "train":
+            # Positions of a job that saves and leaves are not given away.
+            self._lease.renew(0.0, now)
+        unproved = self._lease.lapsed_seconds(directive, now)
+        if unproved is not None:
+            self._supervisor.lapse(
+                "ended by its agent, since its position may have been given away: the coordinator "
+                f"was not heard and no step was made for {unproved:.0f} s"
+            )
 
     # --- signals and the end -------------------------------------------------------------------
 

@@ -3,14 +3,15 @@
 The server must prove that it knows the job's key before this side proves anything, and the key
 itself is never sent. The link reconnects for ever; training goes on meanwhile. `lease_age` says how
 fresh the coordinator's word is: it counts from the sending of the newest ping that was answered, so
-that an answer that was long under way cannot pass for a fresh one.
+that an answer that was long under way cannot pass for a fresh one. `silent_seconds` counts from
+the newest sign of life, frame or answered ping: what a standby is told of the coordinator.
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 import aiohttp
@@ -32,14 +33,18 @@ from rtj_api.messages import (
     encode,
 )
 from rtj_api.tolerant import Reader
+from rtj_trainer.agent.addresses import Addresses, bracketed
 from rtj_trainer.agent.config import AgentConfig
 from rtj_trainer.agent.metrics import AgentMetrics
 
-CONNECT_SECONDS: Final = 2.0
+# With the pauses between attempts short enough that a worker whose network came back is connected
+# within 2 s: an attempt that began before sends its next packet a second later only. Once there is
+# a connection, a coordinator that a thousand workers come back to may take its time.
+CONNECT_SECONDS: Final = 1.0
 _HANDSHAKE_SECONDS: Final = 5.0
 _SEND_SECONDS: Final = 5.0
 _BACKOFF_MIN_SECONDS: Final = 0.1
-_BACKOFF_MAX_SECONDS: Final = 1.0
+_BACKOFF_MAX_SECONDS: Final = 0.5
 _REFUSED_SECONDS: Final = (1.0, 2.0)
 # Beats that report a change are not closer together than this.
 _GAP_SECONDS: Final = 0.1
@@ -66,24 +71,54 @@ class Link:
         metrics: AgentMetrics,
         beat: Callable[[], Beat],
         direct: Callable[[WorkerDirective], None],
+        hosts: Sequence[str] = (),
+        admit: Callable[[int], str] = lambda incarnation: "",
     ) -> None:
+        """`hosts`: where the coordinator may be, tried in turn; by default its Service. `admit`
+        says why a coordinator of an incarnation must not be linked to, "" when it may."""
         self._config = config
         self._metrics = metrics
         self._beat = beat
         self._direct = direct
         self._changed = asyncio.Event()
         self._sent = asyncio.Event()
-        self._interval = 1.0
+        # Seconds between beats that report no change.
+        self.interval = 1.0
+        # Of the coordinator that was met last; -1: none yet.
+        self.incarnation = -1
+        self.connected = False
         self._leased = float("-inf")
         # What the coordinator of the newest connection announced.
         self.capabilities: tuple[str, ...] = ()
+        self._heard = float("-inf")
+        self._refused = float("-inf")
         self._complaint, self._complained = "", float("-inf")
-        self._url = f"ws://{config.coordinator_host}:{config.worker_port}{names.WORKER_SOCKET_PATH}"
+        self._admit = admit
+        self._hosts = [Addresses(host) for host in hosts or (config.coordinator_host,)]
+        self._address = ""
 
     @property
     def lease_age(self) -> float:
         """Seconds since the coordinator was last known to hear and answer; inf before that."""
         return time.monotonic() - self._leased
+
+    @property
+    def silent_seconds(self) -> float:
+        """Seconds since the last sign of life, also of a connection that has ended; inf before."""
+        return time.monotonic() - self._heard
+
+    @property
+    def absent_age(self) -> float:
+        """Seconds since the coordinator's host last said that nobody listens there; inf before."""
+        return time.monotonic() - self._refused
+
+    def also_at(self, host: str) -> None:
+        """The coordinator may be there too."""
+        self._hosts.append(Addresses(host))
+
+    def forgive(self, seconds: float) -> None:
+        """Ignore time during which this process was paused: signs of life wait to be read."""
+        self._heard += seconds
 
     def changed(self) -> None:
         """There is something to tell; send a beat soon."""
@@ -102,7 +137,7 @@ class Link:
 
     async def run(self) -> None:
         """Connect and serve for ever."""
-        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         backoff = _BACKOFF_MIN_SECONDS
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
@@ -115,13 +150,26 @@ class Link:
                     self._complain(str(refusal))
                     wait = random.uniform(*_REFUSED_SECONDS)
                 except (LinkError, aiohttp.ClientError, OSError, TimeoutError) as error:
+                    self._note_refusal(error)
                     self._complain(str(error) or type(error).__name__)
                 except Exception:
                     # Training goes on without the coordinator, and without whatever this was.
                     _log.exception("%s: trying again", self._url)
+                # Another host next time: this one may be of the past.
+                self._hosts.append(self._hosts.pop(0))
                 served = time.monotonic() - started > _HANDSHAKE_SECONDS
                 backoff = _BACKOFF_MIN_SECONDS if served else min(backoff * 2, _BACKOFF_MAX_SECONDS)
                 await asyncio.sleep(wait)
+
+    @property
+    def _url(self) -> str:
+        host = bracketed(self._address or self._config.coordinator_host)
+        return f"ws://{host}:{self._config.worker_port}{names.WORKER_SOCKET_PATH}"
+
+    def _note_refusal(self, error: BaseException) -> None:
+        refused = error.__cause__ if isinstance(error, aiohttp.ClientError) else error
+        if isinstance(refused or error, ConnectionRefusedError):
+            self._refused = time.monotonic()
 
     def _complain(self, text: str) -> None:
         """Say once a minute, or when it is another, why there is no connection."""
@@ -131,7 +179,9 @@ class Link:
             self._complaint, self._complained = text, now
 
     async def _serve_once(self, session: aiohttp.ClientSession) -> None:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(_HANDSHAKE_SECONDS):
+            addresses = await self._hosts[0].newest()
+            self._address = random.choice(addresses)
             socket = await session.ws_connect(
                 self._url, max_msg_size=MAX_FRAME_WORKER_BYTES, compress=0, autoping=False
             )
@@ -139,11 +189,19 @@ class Link:
             connection = Connection(socket)
             async with asyncio.timeout(_HANDSHAKE_SECONDS):
                 proved = time.monotonic()
-                await self._shake_hands(connection)
-            self._leased = proved
+                welcome = await self._shake_hands(connection)
+            refusal = self._admit(welcome.coordinator_incarnation)
+            if refusal:
+                raise LinkError(refusal)
+            self.incarnation = welcome.coordinator_incarnation
+            self._leased, self._heard = proved, time.monotonic()
             self._metrics.connects.inc()
-            _log.info("connected to %s", self._url)
-            await self._serve(connection)
+            _log.info("connected to %s, incarnation %d", self._url, self.incarnation)
+            self.connected = True
+            try:
+                await self._serve(connection)
+            finally:
+                self.connected = False
 
     async def _serve(self, connection: "Connection") -> None:
         """Send and receive until either fails; raises what it failed with."""
@@ -160,7 +218,7 @@ class Link:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _shake_hands(self, connection: "Connection") -> None:
+    async def _shake_hands(self, connection: "Connection") -> Welcome:
         hello = encode(self._hello())
         await connection.send(hello)
         challenge = await connection.expect(Challenge)
@@ -172,8 +230,9 @@ class Link:
         connection.channel = auth.Channel.agreed(
             key, "client", said, nonce, capabilities.AGENT, theirs
         )
-        await connection.expect(Welcome)
+        welcome = await connection.expect(Welcome)
         self.capabilities = theirs
+        return welcome
 
     def _hello(self) -> Hello:
         config = self._config
@@ -197,19 +256,20 @@ class Link:
             self._sent.set()
             await asyncio.sleep(_GAP_SECONDS)
             try:
-                async with asyncio.timeout(max(0.0, self._interval - _GAP_SECONDS)):
+                async with asyncio.timeout(max(0.0, self.interval - _GAP_SECONDS)):
                     await self._changed.wait()
             except TimeoutError:
                 continue
 
     async def _receive(self, connection: "Connection") -> NoReturn:
         while True:
-            silence = max(_HANDSHAKE_SECONDS, _SILENT_INTERVALS * self._interval)
+            silence = max(_HANDSHAKE_SECONDS, _SILENT_INTERVALS * self.interval)
             async with asyncio.timeout(silence):
                 frame = await connection.receive()
             self._leased = max(self._leased, connection.answered)
+            self._heard = time.monotonic()
             if isinstance(frame, WorkerDirective):
-                self._interval = frame.beat_interval_seconds
+                self.interval = frame.beat_interval_seconds
                 self._direct(frame)
             elif isinstance(frame, Refused):
                 raise WasRefused(f"{frame.reason}: {frame.message}")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from msgspec.structs import replace
+
 from rtj_api.messages import MAX_TEXT, LauncherState, WorkerDirective
 from rtj_trainer.agent import gpus, processes
 from rtj_trainer.agent.config import AgentConfig
@@ -79,6 +81,8 @@ class Supervisor:
         self._left_at: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._prepare_after = 0.0
+        # Why the running launch must end although nobody said so; "": it need not.
+        self._lapsed = ""
         self.state = LauncherState()
 
     # --- what the rest of the agent asks and tells -------------------------------------------
@@ -112,6 +116,13 @@ class Supervisor:
         """Take the newest directive."""
         self._wanted = directive
         self._wake.set()
+
+    def lapse(self, reason: str) -> None:
+        """Kill the running launch: its position may have been given away."""
+        if self._running is not None and not self._lapsed:
+            _log.warning("launch %s: %s", self._launch, reason)
+            self._lapsed = reason
+            self._wake.set()
 
     def look(self) -> None:
         """Something changed; look again."""
@@ -149,6 +160,8 @@ class Supervisor:
         elif self._running is not None and self._have_left():
             self._saved = self._ranks.all_saved()
             await self._kill_running()
+        elif self._running is not None and self._lapsed:
+            await self._kill_running(self._lapsed)
         wanted = self._wanted
         match wanted.state if wanted else "park":
             case "park":
@@ -220,6 +233,7 @@ class Supervisor:
         self._launch = Launch.of(directive)
         self._running = launcher
         self._saved = False
+        self._lapsed = ""
         self._left_at = None
         clear_leave(self._config.shm_dir)
         self._ranks.new_launch(directive.run)
@@ -228,10 +242,10 @@ class Supervisor:
         self._set(self._describe("joining", launcher.pid))
         await launcher.order(flags.order(directive, self._config))
 
-    async def _kill_running(self) -> None:
+    async def _kill_running(self, reason: str = "") -> None:
         self._metrics.kills.inc()
         await self._clear()
-        self._set(self._describe("killed", 0))
+        self._set(replace(self._describe("killed", 0), tail=reason))
 
     async def _bury(self, launcher: LauncherProcess, code: int) -> None:
         """The launcher ended by itself; what it left behind goes too."""

@@ -32,6 +32,8 @@ STALL_MARGIN_SECONDS: Final = 10.0
 # A longer gap between two settlings means that this process stood still (it is settled ten times a
 # second): what was said meanwhile is yet to be read, so nobody's silence counts.
 _PAUSE_SECONDS: Final = 1.0
+# A standby goes through all ranks this often.
+_NOTE_SECONDS: Final = 0.5
 
 
 class Core:
@@ -61,6 +63,8 @@ class Core:
         # Since when the run is told to stop and no rank has lived.
         self._quiet_since = now
         self._settled_at = now
+        # When a standby last looked how far the training is.
+        self._noted_at = float("-inf")
 
     # --- events ----------------------------------------------------------------------------------
 
@@ -126,6 +130,8 @@ class Core:
         directive = self.intent.directive
         if directive is None or directive.stop != "none" or directive.run != self.gang.run:
             return None
+        if not directive.active:
+            return None
         return ControlRequest(
             run=directive.run,
             nodes=directive.nodes,
@@ -170,6 +176,9 @@ class Core:
         directive = self.intent.directive
         if directive is None:
             return
+        if not directive.active:
+            self._stand_by(directive, now)
+            return
         if directive.run > self.gang.run:
             self._begin(directive, now)
         self.control.judge(now)
@@ -183,8 +192,23 @@ class Core:
         self.ledger.follow(self.gang.run, self.progress, now, self.wall_offset)
         self.table.forget(directive.pods)
 
+    def _stand_by(self, directive: JobDirective, now: float) -> None:
+        """Direct nobody, but know how far the training is: for the case of taking over."""
+        if now - self._noted_at < _NOTE_SECONDS:
+            return
+        self._noted_at = now
+        self._note_progress(now)
+        self.table.forget(directive.pods)
+
+    def _note_progress(self, now: float) -> None:
+        beats = (worker.beat for worker in self.table if worker.beat is not None)
+        self.progress.note((rank for beat in beats for rank in beat.ranks), now)
+
     def _begin(self, directive: JobDirective, now: float) -> None:
-        self.gang.begin(directive)
+        if self.gang.run < 0:
+            # It stood by until now, or was restarted and has heard nobody yet.
+            self._note_progress(now)
+        self.gang.begin(directive, self.table)
         self.control.begin(directive.run, now)
         self.restarts.new_run(directive.run)
         self.progress.new_run(now)
@@ -199,6 +223,7 @@ class Core:
         directive = self.intent.directive
         return (
             directive is not None
+            and directive.active
             and directive.stop == "none"
             and directive.run == self.gang.run
             and self.outcome.state == "none"

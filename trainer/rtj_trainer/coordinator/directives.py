@@ -12,11 +12,14 @@ from rtj_trainer.coordinator.table import Worker
 def directive_for(core: Core, worker: Worker, store_host: str) -> WorkerDirective | None:
     """The worker's directive; None: nothing is to be said yet, it goes on as it is.
 
-    That is so before the operator's first word and the worker's first beat, and for one that names
-    a launch of this run while a restarted coordinator still finds out who holds what.
+    That is so before the operator's first word and the worker's first beat, for a standby, and for
+    a worker that names a launch of this run while a restarted coordinator still finds out who holds
+    what.
     """
     directive = core.intent.directive
     if directive is None or worker.beat is None or core.gang.run != directive.run:
+        return None
+    if not directive.active:
         return None
     parked = _parked(core, directive)
     if directive.stop == "now" or directive.pods.get(worker.uid) != worker.slot:
@@ -47,6 +50,8 @@ def _parked(core: Core, directive: JobDirective) -> WorkerDirective:
         initial_rank_timeout_seconds=directive.initial_rank_timeout_seconds,
         in_process=directive.in_process,
         round=max(0, core.gang.rounds.closed),
+        standby_host=directive.standby_host,
+        standby_incarnation=directive.standby_incarnation,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from rtj_api.messages import JobDirective
 from rtj_trainer.coordinator.audit import StoreAction, TakeLaunch, audit
 from rtj_trainer.coordinator.progress import Progress
-from rtj_trainer.coordinator.seats import PENDING, Seat, Seats, assign
+from rtj_trainer.coordinator.seats import PENDING, Seat, Seats, assign, claimed
 from rtj_trainer.coordinator.table import Worker, WorkerTable
 from rtj_trainer.nvrx.rendezvous import Rounds
 
@@ -54,9 +54,12 @@ class Gang:
         """How many training processes there should be."""
         return len(self.seats) * self.processes_per_node
 
-    def begin(self, directive: JobDirective) -> None:
-        """A new run: everybody starts anew, at the old position where possible."""
-        self._preferred = self.seats.holders() or self._preferred
+    def begin(self, directive: JobDirective, table: WorkerTable) -> None:
+        """A new run: everybody starts anew, at the old position where possible.
+
+        A standby that takes over has given no position: the workers say which they hold.
+        """
+        self._preferred = self.seats.holders() or self._preferred or claimed(table)
         self.run = directive.run
         self.seats = Seats(directive.nodes)
         self.processes_per_node = directive.processes_per_node
@@ -109,7 +112,11 @@ class Gang:
             late = now - self._formed_from > directive.beat_timeout_seconds
             self.forming = vacant > 0 and not late
         elif len(candidates) >= vacant:
-            assign(self.seats, candidates, self._preferred)
+            # One that has just fallen silent, as on the node of a lost coordinator, would only be
+            # waited for in vain.
+            heard = [w for w in candidates if w.beats(now, directive.beat_interval_seconds)]
+            chosen = heard if len(heard) >= vacant else candidates
+            assign(self.seats, chosen, self._preferred)
             self.forming = False
 
     def fill(

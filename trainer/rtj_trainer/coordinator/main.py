@@ -22,6 +22,8 @@ from rtj_trainer.coordinator.steering import Steering
 from rtj_trainer.coordinator.wake import Wake
 
 _SHUTDOWN_SECONDS: Final = 0.2
+# All workers of a large job may connect at once; who finds the queue full tries a second later.
+_BACKLOG: Final = 2048
 log = logging.getLogger("rtj.coordinator")
 
 
@@ -59,19 +61,19 @@ async def run(settings: Settings) -> None:
 
 async def _listen(settings: Settings, core: Core, conductor: Conductor) -> list[web.AppRunner]:
     sites = (
-        (_socket(names.WORKER_SOCKET_PATH, conductor.worker_endpoint), "", settings.worker_port),
-        (_socket(names.VIEW_SOCKET_PATH, conductor.view_endpoint), "", settings.view_port),
+        (_socket(names.WORKER_SOCKET_PATH, conductor.worker_endpoint), settings.worker_port),
+        (_socket(names.VIEW_SOCKET_PATH, conductor.view_endpoint), settings.view_port),
         (
             metrics.application(core, lambda: conductor.refusals, lambda: conductor.bad_frames),
-            settings.metrics_host,
             settings.metrics_port,
         ),
     )
     runners: list[web.AppRunner] = []
-    for application, host, port in sites:
+    for application, port in sites:
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
-        await web.TCPSite(runner, host or None, port).start()
+        host = settings.metrics_host or None
+        await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
         runners.append(runner)
     return runners
 

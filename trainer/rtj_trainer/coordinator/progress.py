@@ -96,6 +96,13 @@ class Progress:
                 found = max(found, self._found)
             self._found, self.stepped_at = found, found[1]
 
+    def note(self, beats: Iterable[RankBeat], now: float) -> None:
+        """Take in what ranks say to a standby coordinator, which knows no positions."""
+        before = self.highest_step
+        self._grow(beats)
+        if self.highest_step > before:
+            self.moved_at = now
+
     def new_run(self, now: float) -> None:
         """Rounds count from 0 again."""
         self.round, self.iteration = -1, 0

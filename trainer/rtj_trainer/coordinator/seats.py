@@ -105,6 +105,16 @@ def _holds(worker: Worker, nodes: int) -> bool:
     return running and 0 <= state.position < nodes and state.launch >= 0
 
 
+def claimed(workers: Iterable[Worker]) -> dict[int, str]:
+    """Position -> pod UID of the newest run that workers say they train in, or did until their
+    launcher ended."""
+    holders = [w for w in workers if w.launcher.position >= 0]
+    newest = max((w.launcher.run for w in holders), default=0)
+    of_newest = (w for w in holders if w.launcher.run == newest)
+    latest = sorted(of_newest, key=lambda worker: worker.launcher.launch)
+    return {worker.launcher.position: worker.uid for worker in latest}
+
+
 def assign(seats: Seats, candidates: Iterable[Worker], preferred: dict[int, str]) -> None:
     """Fill vacant positions: with their preferred holder, else with the lowest slots."""
     waiting = sorted(candidates, key=_order)

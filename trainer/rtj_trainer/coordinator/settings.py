@@ -36,7 +36,9 @@ class Settings:
             job_uid=_text(environment, names.ENV_JOB_UID),
             incarnation=_natural(environment, names.ENV_INCARNATION),
             key=_key(Path(environment.get(names.ENV_KEY_FILE, names.KEY_FILE))),
-            store_host=environment.get(names.ENV_COORDINATOR_HOST)
+            # The pod's own: the Service may point to another incarnation by now.
+            store_host=environment.get(names.ENV_POD_IP)
+            or environment.get(names.ENV_COORDINATOR_HOST)
             or names.coordinator_service(_text(environment, names.ENV_JOB_NAME)),
             run_dir=Path(environment.get(names.ENV_RUN_DIR, names.RUN_DIR)),
             store_port=_natural(environment, names.ENV_STORE_PORT, names.PORT_STORE),

@@ -12,6 +12,8 @@ from rtj_api.messages import Beat, ExitReport, Hello, LauncherState
 # A worker whose socket closed may come back this long before it counts as lost: a dropped
 # connection is no dead container, and its launcher still runs.
 RECONNECT_GRACE_SECONDS: Final = 0.3
+# Beat intervals after which a connected worker is called silent.
+MISSED_BEATS: Final = 2.0
 # Workers no longer expected are remembered, so that one that thaws is told to exit; up to so many.
 _MAX_FORGOTTEN: Final = 1024
 _MAX_BACKOFF_SECONDS: Final = 30.0
@@ -55,6 +57,10 @@ class Worker:
         if not self.connection and now - self.closed_at > RECONNECT_GRACE_SECONDS:
             return False
         return now - self.heard_at <= timeout_seconds
+
+    def beats(self, now: float, interval_seconds: float) -> bool:
+        """Whether it is connected and has not missed two beats in a row."""
+        return bool(self.connection) and now - self.heard_at <= MISSED_BEATS * interval_seconds
 
     def launched(self, run: int, position: int, launch: int) -> bool:
         """Whether its launcher is, or last was, exactly this one."""

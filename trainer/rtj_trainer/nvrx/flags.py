@@ -8,6 +8,7 @@ from typing import Final
 
 from rtj_api import names
 from rtj_api.messages import WorkerDirective
+from rtj_trainer.agent.addresses import bracketed
 from rtj_trainer.agent.config import AgentConfig
 from rtj_trainer.nvrx.launcher_events import Order
 from rtj_trainer.nvrx.limits import FOREVER_SECONDS, LAUNCHES, SURPLUS_NODES
@@ -44,7 +45,7 @@ def arguments(directive: WorkerDirective, config: AgentConfig) -> tuple[str, ...
         f"--nnodes={directive.nodes}:{directive.nodes + SURPLUS_NODES}",
         f"--nproc-per-node={directive.processes_per_node}",
         "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={directive.store_host}:{config.store_port}",
+        f"--rdzv-endpoint={bracketed(directive.store_host)}:{config.store_port}",
         f"--rdzv-id={directive.rendezvous_id}",
         f"--rdzv-conf={_RENDEZVOUS}",
         f"--local-addr={config.pod_ip}",
