@@ -10,16 +10,18 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from bench.fleet import judgement, rows
+from bench.fleet import crowds, judgement, rows
 from bench.fleet.cluster import SPARE_NODES, FleetCluster
 from bench.fleet.figures import RESULT, Figures, tell, write
 from bench.fleet.job import started
 from tests.api.support.waits import leads
 
 REPEATS: Final = 3
-ROWS: Final = ("start", "pod", "silent", "gang", "half", "decide")
 # Rows of one job that goes on from one to the next.
-_OF_A_JOB: Final = frozenset({"pod", "silent", "gang", "half"})
+_OF_A_JOB: Final = ("pod", "silent", "gang", "leader", "half")
+ROWS: Final = ("decide", "start", *_OF_A_JOB, "jobs", "nodes")
+# Labels of each node where there are very many of them.
+_LABELS: Final = 40
 
 
 async def measure(folder: Path, chosen: list[str], workers: int, repeats: int) -> Figures:
@@ -28,37 +30,58 @@ async def measure(folder: Path, chosen: list[str], workers: int, repeats: int) -
     if "decide" in chosen:
         tell("decide()")
         judgement.measure(figures)
-    if not {"start", *_OF_A_JOB}.intersection(chosen):
-        return figures
-    tell(f"cluster for {workers} workers in {folder}")
-    with FleetCluster(folder) as cluster:
-        await cluster.prepare(workers + SPARE_NODES)
-        await leads(cluster.operator())
-        if "start" in chosen:
-            tell("start")
-            await rows.start(cluster, workers, repeats, figures)
-        if _OF_A_JOB.intersection(chosen):
-            await _measure_job(cluster, chosen, workers, repeats, figures)
+    if set(chosen).intersection(("start", *_OF_A_JOB)):
+        await _one_job(_made(folder / "a"), chosen, workers, repeats, figures)
+    if "jobs" in chosen:
+        tell(f"{workers} jobs of one worker")
+        with FleetCluster(_made(folder / "b")) as cluster:
+            await cluster.prepare(workers + SPARE_NODES)
+            await leads(operator := cluster.operator())
+            await crowds.many_jobs(cluster, operator, workers, figures)
+    if "nodes" in chosen:
+        tell(f"{10 * workers} nodes, {5 * workers} workers")
+        # So many leases renewed every ten seconds would be all that the machine does.
+        with FleetCluster(_made(folder / "c"), lease_seconds=3600) as cluster:
+            await cluster.prepare(10 * workers, labels=_LABELS)
+            await leads(operator := cluster.operator())
+            await crowds.many_nodes(cluster, operator, 5 * workers, 5 * workers, figures)
     return figures
 
 
-async def _measure_job(
-    cluster: FleetCluster, chosen: list[str], workers: int, repeats: int, figures: Figures
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+async def _one_job(
+    folder: Path, chosen: list[str], workers: int, repeats: int, figures: Figures
 ) -> None:
-    async with started(cluster, "fleet", workers) as job:
-        await job.until_trains()
-        if "pod" in chosen:
-            tell("one pod fails")
-            await rows.pod(job, repeats, figures)
-        if "silent" in chosen:
-            tell("one node falls silent")
-            await rows.silent(job, repeats, figures)
-        if "gang" in chosen:
-            tell("a gang restart")
-            await rows.gang(job, repeats, figures)
-        if "half" in chosen:
-            tell("half of all fall silent")
-            await rows.half(job, figures)
+    tell(f"cluster for {workers} workers in {folder}")
+    with FleetCluster(folder) as cluster:
+        await cluster.prepare(workers + SPARE_NODES)
+        await leads(operator := cluster.operator())
+        if "start" in chosen:
+            tell("start")
+            await rows.start(cluster, workers, repeats, figures)
+        if not set(chosen).intersection(_OF_A_JOB):
+            return
+        async with started(cluster, "fleet", workers) as job:
+            await job.until_trains()
+            if "pod" in chosen:
+                tell("one pod fails")
+                await rows.pod(job, repeats, figures)
+            if "silent" in chosen:
+                tell("one node falls silent")
+                await rows.silent(job, repeats, figures)
+            if "gang" in chosen:
+                tell("a gang restart")
+                await rows.gang(job, repeats, figures)
+            if "leader" in chosen:
+                tell("the leader is killed")
+                await rows.leader(cluster, job, operator, repeats, figures)
+            if "half" in chosen:
+                tell("half of all fall silent")
+                await rows.half(job, figures)
 
 
 def main() -> int:

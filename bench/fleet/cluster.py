@@ -3,6 +3,7 @@
 import asyncio
 import json
 import secrets
+import signal
 import subprocess
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, ExitStack
@@ -96,9 +97,9 @@ class FleetCluster:
         )
         return self._stack.enter_context(process)
 
-    def process(self, name: str) -> subprocess.Popen[bytes]:
-        """The scheduler's or kwok's process."""
-        return self._processes[name]
+    def freeze(self, name: str) -> None:
+        """Stop `kube-scheduler` or `kwok` where it stands."""
+        self._processes[name].send_signal(signal.SIGSTOP)
 
     def _start_scheduler(self) -> None:
         config = self.folder / "scheduler.yaml"

@@ -12,10 +12,12 @@ from bench.fleet.bare import post_bare
 from bench.fleet.cluster import FleetCluster, audit_between
 from bench.fleet.figures import Figures, tell
 from bench.fleet.job import LONE_SLOTS, LONG_SECONDS, FleetJob, started
-from tests.api.support.api import Json
+from tests.api.support.api import Json, until
+from tests.api.support.process import OperatorProcess
 
 # Slots whose pods fail, one a repeat: a replaced pod is the next spare and holds no position.
 FAILING_SLOTS: Final = (10, 11, 12)
+LEADERLESS_SLOTS: Final = (20, 21, 22)
 HALF_SILENT_SECONDS: Final = 30.0
 READS: Final = frozenset({"get", "list", "watch"})
 
@@ -86,6 +88,40 @@ async def gang(job: FleetJob, repeats: int, figures: Figures) -> None:
         figures.add("gang_directive_s", last - job.run_at[run])
         await job.until_trains()
         figures.add("gang_created", _created(job, began))
+
+
+async def leader(
+    cluster: FleetCluster,
+    job: FleetJob,
+    leading: OperatorProcess,
+    repeats: int,
+    figures: Figures,
+) -> None:
+    """A pod fails and the leader is killed at the same moment: the standby makes the new pod."""
+    began = time.time()
+    for number, slot in enumerate(LEADERLESS_SLOTS[:repeats]):
+        standby = cluster.operator(f"standby-{number}")
+        await until("the standby is ready", lambda s=standby: _ready(s), LONG_SECONDS)
+        new = _next(job.worker(slot)["metadata"]["name"])
+        await job.fail(slot)
+        killed = time.time()
+        leading.kill()
+        await job.pods.until(f"{new} is made", lambda new=new: new in job.created, LONG_SECONDS)
+        figures.add("leader_killed_s", job.created[new] - killed)
+        leading = standby
+        await job.until_trains()
+    entries = audit_between(cluster.server.audit_log, began, time.time())
+    made = Counter(e["objectRef"]["name"] for e in entries if _created_pod(e))
+    figures.add("leader_repeated", sum(count - 1 for count in made.values()))
+
+
+async def _ready(operator: OperatorProcess) -> bool:
+    return operator.probe("/readyz") == 200
+
+
+def _created_pod(entry: Json) -> bool:
+    what = entry["objectRef"]["resource"], entry["verb"], entry["responseStatus"]["code"]
+    return what == ("pods", "create", 201)
 
 
 async def half(job: FleetJob, figures: Figures) -> None:
