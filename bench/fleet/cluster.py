@@ -172,13 +172,15 @@ async def in_parallel(api: Api, objects: Iterable[tuple[str, Json]]) -> None:
 
 
 def audit_between(log: Path, begin: float, end: float) -> list[Json]:
-    """Requests of service accounts (the operator) that were received within these times."""
+    """Requests about objects by service accounts (the operator) that were received within these
+    times."""
     found: list[Json] = []
     with log.open() as lines:
         for line in lines:
             entry: Json = json.loads(line)
             at = datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
-            if begin <= at <= end and entry["user"]["username"].startswith("system:serviceaccount"):
+            ours = entry["user"]["username"].startswith("system:serviceaccount:")
+            if ours and begin <= at <= end and "objectRef" in entry:
                 found.append(entry)
     return found
 
