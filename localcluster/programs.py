@@ -68,10 +68,15 @@ def ensure(report: Report = silent) -> Programs:
     return Programs(paths)
 
 
+def kwok_path() -> Path:
+    """Where kwok's program of the present pins is, once it is built."""
+    digest = hashlib.sha256(b"".join((KWOK_TOOLS / f).read_bytes() for f in ("go.mod", "go.sum")))
+    return cache_root() / "kwok" / digest.hexdigest()[:16] / "kwok"
+
+
 def ensure_kwok(report: Report = silent) -> Path:
     """Return kwok's program; builds it when it is not in the cache."""
-    digest = hashlib.sha256(b"".join((KWOK_TOOLS / f).read_bytes() for f in ("go.mod", "go.sum")))
-    program = cache_root() / "kwok" / digest.hexdigest()[:16] / "kwok"
+    program = kwok_path()
     if not program.exists():
         with exclusive(cache_root() / "tools.lock"):
             if not program.exists():
