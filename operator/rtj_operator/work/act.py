@@ -49,8 +49,9 @@ from rtj_operator.work.views import Views
 
 log = logging.getLogger(__name__)
 
-# Creations and deletions of pods under way at once, over all jobs.
-WRITES_MAX: Final = 16
+# Creations and deletions of pods under way at once, over all jobs: a busy API server takes 0.1 s for
+# one, so that fewer would make a job of a thousand workers wait for us; half of the connections.
+WRITES_MAX: Final = 32
 # What a Refusal of one of the few children besides pods is called; the server's words name it.
 CHILD: Final = "Child"
 
