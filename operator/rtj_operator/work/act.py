@@ -49,8 +49,8 @@ from rtj_operator.work.views import Views
 
 log = logging.getLogger(__name__)
 
-# Creations and deletions of pods under way at once, over all jobs: a busy API server takes 0.1 s for
-# one, so that fewer would make a job of a thousand workers wait for us; half of the connections.
+# Creations and deletions of pods under way at once, over all jobs; half of the connections. A busy
+# API server takes 0.1 s for one: with fewer, a job of a thousand workers waits for the operator.
 WRITES_MAX: Final = 32
 # What a Refusal of one of the few children besides pods is called; the server's words name it.
 CHILD: Final = "Child"
