@@ -34,6 +34,13 @@ PACKAGES = {
 }
 # `go build` names etcd's program after its folder.
 BUILT_AS = {"etcd": "server"}
+# The fake kubelets of bench/fleet: a module of its own, which nothing else needs built.
+KWOK_TOOLS = TOOLS / "kwok"
+KWOK_PACKAGE = "sigs.k8s.io/kwok/cmd/kwok"
+# Nobody debugs these programs: a quarter less work for the compiler without debug tables.
+_GO_FLAGS = ["-trimpath", "-gcflags=all=-dwarf=false"]
+# Fewer collections of the compiler's own garbage.
+_GO_ENVIRONMENT = {"GOGC": "400", "CGO_ENABLED": "0"}
 # What setup-envtest provides; taken from KUBEBUILDER_ASSETS when that is set.
 ENVTEST = ("etcd", "kube-apiserver", "kubectl")
 
@@ -61,6 +68,47 @@ def ensure(report: Report = silent) -> Programs:
     return Programs(paths)
 
 
+def kwok_path() -> Path:
+    """Where kwok's program of the present pins is, once it is built."""
+    digest = hashlib.sha256(b"".join((KWOK_TOOLS / f).read_bytes() for f in ("go.mod", "go.sum")))
+    return cache_root() / "kwok" / digest.hexdigest()[:16] / "kwok"
+
+
+def ensure_kwok(report: Report = silent) -> Path:
+    """Return kwok's program; builds it when it is not in the cache."""
+    program = kwok_path()
+    if not program.exists():
+        with exclusive(cache_root() / "tools.lock"):
+            if not program.exists():
+                _build_kwok(program, report)
+    return program
+
+
+def _build_kwok(program: Path, report: Report) -> None:
+    """Rename at the end: a killed build leaves no program that is half written."""
+    _need_go()
+    program.parent.mkdir(parents=True, exist_ok=True)
+    temporary = program.with_suffix(".building")
+    report(Step(TASK, "building kwok"))
+    command = ["go", "build", *_GO_FLAGS, "-ldflags=-s -w", "-o", str(temporary), KWOK_PACKAGE]
+    shell.stream(
+        command,
+        lambda line: report(Step(TASK, line)),
+        cwd=KWOK_TOOLS,
+        env=os.environ | _GO_ENVIRONMENT,
+        log=program.parent / "build.log",
+    )
+    temporary.rename(program)
+
+
+def _need_go() -> None:
+    if shutil.which("go") is None:
+        raise LocalClusterError(
+            "the program `go` is missing; install Go 1.26 or newer, "
+            "or set KUBEBUILDER_ASSETS and put the rest on this machine by hand"
+        )
+
+
 def _from_assets() -> dict[str, Path]:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if not assets:
@@ -85,11 +133,7 @@ def cache_key(names: Iterable[str]) -> str:
 
 def _build(names: list[str], folder: Path, report: Report) -> None:
     """Build into a temporary folder and rename it: a killed build leaves no half cache."""
-    if shutil.which("go") is None:
-        raise LocalClusterError(
-            "the program `go` is missing; install Go 1.26 or newer, "
-            "or set KUBEBUILDER_ASSETS and put the rest on this machine by hand"
-        )
+    _need_go()
     folder.parent.mkdir(parents=True, exist_ok=True)
     for leftover in folder.parent.glob("building-*"):
         shutil.rmtree(leftover)
@@ -104,14 +148,12 @@ def _build(names: list[str], folder: Path, report: Report) -> None:
         compiled += 1
         report(Step(TASK, line, compiled, total))
 
-    # Nobody debugs these programs: a quarter less work for the compiler without debug tables and
-    # with fewer collections of its own garbage.
-    flags = ["-v", "-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags={_ldflags()}"]
+    flags = ["-v", *_GO_FLAGS, f"-ldflags={_ldflags()}"]
     shell.stream(
         ["go", "build", *flags, "-o", f"{temporary}/", *packages],
         count,
         cwd=TOOLS,
-        env={"GOGC": "400", **os.environ, "CGO_ENABLED": "0"},
+        env=os.environ | _GO_ENVIRONMENT,
         log=folder.parent / "build.log",
     )
     for name in names:

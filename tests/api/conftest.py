@@ -1,15 +1,14 @@
 """A real etcd and API server for the whole run; a namespace of its own for each test."""
 
 import secrets
-import subprocess
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from rtj_api import crd
 from tests.api.support.api import Api, connect
+from tests.api.support.install import ACCOUNT, OPERATOR_NAMESPACE, install
 from tests.api.support.jobs import core
 from tests.api.support.kubectl import Kubectl
 from tests.api.support.kubelet import Kubelet
@@ -18,10 +17,7 @@ from tests.api.support.server import ApiServer
 from tests.api.support.waits import leads
 
 REPOSITORY = Path(__file__).parents[2]
-CHART = REPOSITORY / "charts" / "resilient-training-operator"
 CRD = REPOSITORY / "crds" / "resilienttrainingjobs.yaml"
-OPERATOR_NAMESPACE = "rtj-system"
-ACCOUNT = "rtj-resilient-training-operator"
 LEASE = (
     f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}"
     "/leases/resilient-training-operator"
@@ -49,31 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ApiServer]:
 @pytest.fixture(scope="package")
 def prepared(server: ApiServer) -> ApiServer:
     """With the CRD, and the rights that the chart gives to the operator."""
-    kubectl = [str(server.program("kubectl"))]
-    kubectl.append(f"--kubeconfig={server.kubeconfig(server.admin_token, 'admin')}")
-    subprocess.run([*kubectl, "create", "namespace", OPERATOR_NAMESPACE], check=True)
-    # As the models are now; that the file is current is checked elsewhere.
-    apply = [*kubectl, "apply", "--server-side", "-f", "-"]
-    subprocess.run(apply, input=crd.render().encode(), check=True)
-    rights = subprocess.run(
-        [
-            str(server.program("helm")),
-            "template",
-            "rtj",
-            str(CHART),
-            f"--namespace={OPERATOR_NAMESPACE}",
-            # Helm alone would take the cluster for the oldest that it knows.
-            "--kube-version=1.34.0",
-            "--show-only=templates/rbac.yaml",
-            "--show-only=templates/admission.yaml",
-            "--show-only=templates/serviceaccount.yaml",
-        ],
-        check=True,
-        capture_output=True,
-    ).stdout
-    subprocess.run([*kubectl, "apply", "-f", "-"], input=rights, check=True)
-    name = crd.definition()["metadata"]["name"]
-    subprocess.run([*kubectl, "wait", "--for=condition=Established", f"crd/{name}"], check=True)
+    install(server)
     return server
 
 

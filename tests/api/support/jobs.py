@@ -8,7 +8,7 @@ IMAGE = "example.invalid/trainer:1"
 
 
 def job(namespace: str, name: str, **spec: Any) -> Json:
-    """A small job on CPU; `spec` adds to it or overrides it."""
+    """A small job on CPU, without a standby coordinator; `spec` adds to it or overrides it."""
     return {
         "apiVersion": "resilience.training/v1alpha1",
         "kind": "ResilientTrainingJob",
@@ -16,6 +16,7 @@ def job(namespace: str, name: str, **spec: Any) -> Json:
         "spec": {
             "nodes": 2,
             "instanceType": "cpu",
+            "resilience": {"coordinator": {"standby": False}},
             "template": {
                 "spec": {
                     "containers": [

@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
+from tests.children import ending_with_us
 from tests.ports import free_port
 
 STOP_SECONDS = 15
@@ -35,7 +36,7 @@ class OperatorProcess:
     def __enter__(self) -> Self:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "rtj_operator.main"],
+                ending_with_us([sys.executable, "-m", "rtj_operator.main"]),
                 env=self._environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,

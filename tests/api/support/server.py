@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from localcluster import programs
+from tests.children import ending_with_us
 from tests.ports import free_port
 
 READY_SECONDS = 60
@@ -27,10 +28,13 @@ def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 class ApiServer:
-    """Starts both in `folder`; `stop` ends them."""
+    """Starts both in `folder`; `stop` ends them. `without`: admission plugins that are left out
+    because the controller that they count on does not run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, without: Sequence[str] = ()) -> None:
         self.folder = folder
+        # Without controllers there is no default service account.
+        self._without = ("ServiceAccount", *without)
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.admin_token = secrets.token_hex(16)
@@ -101,7 +105,9 @@ class ApiServer:
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes.append(
                 subprocess.Popen(
-                    [str(self._programs[name]), *command], stdout=log, stderr=subprocess.STDOUT
+                    ending_with_us([self._programs[name], *command]),
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
                 )
             )
 
@@ -161,8 +167,7 @@ class ApiServer:
             "--service-cluster-ip-range=10.0.0.0/24",
             "--endpoint-reconciler-type=none",
             "--authorization-mode=RBAC",
-            # Without controllers there is no default service account.
-            "--disable-admission-plugins=ServiceAccount",
+            f"--disable-admission-plugins={','.join(self._without)}",
             "--allow-privileged=true",
             f"--audit-policy-file={policy}",
             f"--audit-log-path={self.audit_log}",

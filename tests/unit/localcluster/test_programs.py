@@ -68,3 +68,18 @@ def test_without_go_the_error_says_what_to_install(
 def test_every_program_is_pinned_as_a_tool() -> None:
     tools = (programs.TOOLS / "go.mod").read_text()
     assert [name for name, package in programs.PACKAGES.items() if package not in tools] == []
+
+
+def test_kwok_is_pinned_in_a_module_of_its_own() -> None:
+    assert f"tool {programs.KWOK_PACKAGE}\n" in (programs.KWOK_TOOLS / "go.mod").read_text()
+
+
+def test_a_cached_kwok_is_used_without_a_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")  # a build would fail
+    with pytest.raises(LocalClusterError, match="install Go"):
+        programs.ensure_kwok()
+    _install(programs.kwok_path().parent, ["kwok"])
+    assert programs.ensure_kwok() == programs.kwok_path()
