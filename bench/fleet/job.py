@@ -24,11 +24,12 @@ LONE_SLOTS: Final = (0, 1, 2)
 
 
 def manifest(name: str, workers: int, spares: int = 1) -> Json:
-    """A job with budgets that measurements do not use up."""
+    """A job with budgets that measurements do not use up, and one coordinator."""
     rungs: dict[str, Any] = {
         rung: {"limit": 1000} for rung in ("inProcess", "inJob", "pod", "node", "gang")
     }
     rungs["node"]["strikes"] = 100
+    rungs["coordinator"] = {"standby": False}
     return jobs.job(NAMESPACE, name, nodes=workers, spares=spares, resilience=rungs)
 
 

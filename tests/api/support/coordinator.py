@@ -1,6 +1,7 @@
 """A hand that plays a job's coordinator on its view socket, with the real protocol and key."""
 
 import asyncio
+import contextlib
 import secrets
 from types import TracebackType
 from typing import Self
@@ -155,7 +156,9 @@ class Coordinator:
 
 
 async def _send(socket: web.WebSocketResponse, channel: auth.Channel | None, data: bytes) -> None:
-    if channel is None:
-        await socket.send_str(data.decode())
-    else:
-        await socket.send_bytes(channel.seal(data))
+    # One whose operator was killed just now does not count as connected.
+    with contextlib.suppress(ConnectionError):
+        if channel is None:
+            await socket.send_str(data.decode())
+        else:
+            await socket.send_bytes(channel.seal(data))

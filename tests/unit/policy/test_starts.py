@@ -182,3 +182,11 @@ def test_a_new_leader_of_a_job_without_clocks_writes_nothing() -> None:
     status = build.running_status()
     decision = decide(build.running(status=status, epoch=9, unled_seconds=60.0))
     assert decision.status == status
+
+
+def test_a_change_of_leaders_in_the_middle_of_a_recovery_writes_nothing() -> None:
+    """Else operators that follow one another fast would only ever write that they lead."""
+    _, seen = build.after(build.running(view=build.view(faults=(build.fault("exit"),)), epoch=4))
+    assert seen.job.status.recovery is not None
+    decision = decide(replace(seen, epoch=5, unled_seconds=4.0))
+    assert decision.status == seen.job.status

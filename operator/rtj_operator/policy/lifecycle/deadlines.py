@@ -15,19 +15,18 @@ from rtj_operator.policy.times import rfc3339, unix
 # What an incomplete gang lacks: pods, or only somebody who tells of them.
 _PODS: Final = "workers"
 _VIEW: Final = "view"
+# Shorter times without a leader are a change of leaders.
+UNLED_SECONDS: Final = 10.0
 
 
 def discount_unled_time(plan: Plan) -> Plan:
     """The plan with its clocks and deadlines put off by the time in which no operator led, once
-    in each leadership."""
-    status = plan.status
+    in each leadership. A change of leaders that takes seconds puts nothing off: it is no outage,
+    and a status that had to be written at each would hold recoveries up."""
+    status, seconds = plan.status, float(math.ceil(plan.seen.unled_seconds))
     if not status.pending and status.recovery is None:
         return plan
-    if plan.seen.epoch == status.epoch or not plan.seen.epoch:
-        return plan
-    plan = plan.write(epoch=plan.seen.epoch)
-    seconds = float(math.ceil(plan.seen.unled_seconds))
-    if seconds <= 0 or not status.epoch:
+    if plan.seen.epoch == status.epoch or seconds < UNLED_SECONDS:
         return plan
     pending = tuple(
         changed(entry, first_seen_time=_later(plan, entry.first_seen_time, seconds))
@@ -37,7 +36,7 @@ def discount_unled_time(plan: Plan) -> Plan:
     if recovery is not None:
         due = rfc3339(unix(recovery.deadline_time) + seconds)
         recovery = changed(recovery, deadline_time=due)
-    return plan.write(pending=pending, recovery=recovery)
+    return plan.write(epoch=plan.seen.epoch, pending=pending, recovery=recovery)
 
 
 def _later(plan: Plan, time: str, seconds: float) -> str:
@@ -45,9 +44,10 @@ def _later(plan: Plan, time: str, seconds: float) -> str:
 
 
 def remember_epoch(plan: Plan) -> Plan:
-    """The plan with the leadership under which its clocks began."""
-    status = plan.status
-    if plan.seen.epoch and (status.pending or status.recovery is not None):
+    """The plan with this leadership remembered where a clock or a deadline begins in it."""
+    status, before = plan.status, plan.seen.job.status
+    begun = (status.pending, status.recovery) != (before.pending, before.recovery)
+    if plan.seen.epoch and begun and (status.pending or status.recovery is not None):
         return plan.write(epoch=plan.seen.epoch)
     return plan
 
