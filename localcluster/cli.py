@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from localcluster import programs
+from localcluster import preflight, programs
 from localcluster.cluster import Cluster
 from localcluster.errors import LocalClusterError
 from localcluster.images import build
@@ -89,6 +89,7 @@ def _run(options: argparse.Namespace, cluster: Cluster) -> None:
                 print(f"{name} {path}")
         case "images":
             with Bars() as bars:
+                preflight.ensure(bars)
                 if cluster.running():
                     cluster.load_images(bars)
                 else:
