@@ -15,7 +15,7 @@ from rtj_api.spec import ApiModel
 # Raised when a field changes its meaning; an operator does not touch a status of a higher one.
 FORMAT: Final = 1
 HISTORY_MAX: Final = 20
-PENDING_MAX: Final = 512
+PENDING_MAX: Final = 640
 EXCLUDED_MAX: Final = 64
 STRIKES_MAX: Final = 256
 

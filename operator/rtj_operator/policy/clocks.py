@@ -24,6 +24,7 @@ class Clock(StrEnum):
     JUDGING_SPARE = "JudgingSpare"  # the same of one that training does not need
     NODE_UNREADY = "NodeUnready"  # the cluster calls a worker's node not ready
     UNHEARD = "Unheard"  # the coordinator hears none of its workers
+    BREAKER = "Breaker"  # so many of the job's nodes looked bad that none was given up
     OUTAGE = "Outage"  # most of the job's nodes look bad at once
     # Owned by lifecycle.
     GANG_INCOMPLETE = "GangIncomplete"  # not all workers run and are heard of
@@ -33,7 +34,14 @@ class Clock(StrEnum):
 
 
 GATHERED: Final = frozenset(
-    {Clock.JUDGING, Clock.JUDGING_SPARE, Clock.NODE_UNREADY, Clock.UNHEARD, Clock.OUTAGE}
+    {
+        Clock.JUDGING,
+        Clock.JUDGING_SPARE,
+        Clock.NODE_UNREADY,
+        Clock.UNHEARD,
+        Clock.BREAKER,
+        Clock.OUTAGE,
+    }
 )
 # Subjects that are no pod's or node's name.
 COORDINATOR: Final = "coordinator"

@@ -101,7 +101,7 @@ def test_it_is_told_once_and_over_when_a_view_arrives() -> None:
     again, seen = build.after(replace(seen, now=NOW + 20))
     assert build.told(again) == []
     heard = decide(replace(seen, view=build.view(), view_connected=True, now=NOW + 30))
-    assert heard.status.pending == ()
+    assert [entry.signal for entry in heard.status.pending] == ["Breaker"]
     assert heard.status.restarts.summary == "0/0/0/0/0"
     degraded = next(c for c in heard.status.conditions if c.type == ConditionType.DEGRADED)
     assert degraded.reason == Reason.HEALTHY

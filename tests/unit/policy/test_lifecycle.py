@@ -7,6 +7,7 @@ from rtj_api.reasons import ConditionType, EventReason, Phase, Reason
 from rtj_api.status import ResilientTrainingJobStatus
 from rtj_operator.policy.decide import decide
 from rtj_operator.policy.decision import CreatePod, Decision, EnsureChildren
+from rtj_operator.policy.observation import ClaimObservation
 from tests.unit.policy import build
 
 
@@ -95,7 +96,8 @@ def test_a_resume_that_waits_for_its_claim_says_so(ran: bool) -> None:
     claim = {"storage": {"checkpoints": {"claimName": "data"}}}
     never_ran = decide(build.observation(build.spec(suspend=True))).status
     status = suspended() if ran else never_ran
-    decision = decide(build.observation(build.spec(**claim), status))
+    missing = ClaimObservation(name="data", exists=False)
+    decision = decide(build.observation(build.spec(**claim), status, claim=missing))
     assert (decision.status.phase, decision.status.reason) == (
         Phase.SUSPENDED,
         Reason.CLAIM_MISSING,

@@ -131,7 +131,7 @@ def test_without_the_word_of_most_workers_nothing_happens(fields: dict[str, Any]
 
 def test_a_coordinator_whose_container_ended_is_replaced_by_its_standby_too() -> None:
     ended = build.coordinator(phase="Failed")
-    seen = trains(pods=(*pods()[:3], ended, pods()[4]), **LOST)
+    seen = trains(pods=(*pods()[:3], ended, pods()[4]), **LOST, standby_connected=True)
     assert decide(seen).status.coordinator.incarnation == 1
 
 

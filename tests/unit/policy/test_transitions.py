@@ -38,18 +38,8 @@ def test_every_row_is_the_first_that_fits_some_case(row: Transition) -> None:
 
 
 @pytest.mark.parametrize("row", TRANSITIONS, ids=lambda row: f"{TRANSITIONS.index(row)}")
-def test_a_row_does_what_its_rung_says(row: Transition) -> None:
-    want = {
-        Rung.IN_PROCESS: Replace.NOTHING,
-        Rung.IN_JOB: Replace.NOTHING,
-        Rung.POD: Replace.POD,
-        Rung.NODE: Replace.POD,
-        Rung.GANG: Replace.RUN,
-        Rung.FAILED: Replace.NOTHING,
-    }[row.next]
-    assert row.replace is want
-    if row.blame is Blame.EXCLUDE:
-        assert row.next is Rung.NODE, "a node is given up only by moving off it"
+def test_a_node_is_given_up_only_by_moving_off_it(row: Transition) -> None:
+    assert row.blame is not Blame.EXCLUDE or row.replace is Replace.POD
 
 
 def test_no_row_leads_down_the_ladder() -> None:

@@ -61,7 +61,7 @@ def test_the_job_starts(
     ("storage", "found", "want_reason", "want_texts"),
     [
         pytest.param(
-            {"checkpoints": CLAIM}, None, Reason.CLAIM_MISSING, ("fsx",), id="claim not looked up"
+            {"checkpoints": CLAIM}, None, Reason.CLAIM_NOT_BOUND, ("fsx",), id="claim not read yet"
         ),
         pytest.param(
             {"checkpoints": CLAIM},

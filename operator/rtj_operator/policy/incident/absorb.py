@@ -3,12 +3,19 @@ one was not over."""
 
 from dataclasses import replace
 
-from rtj_api.ladder import Rung
+from rtj_api.ladder import FaultClass, Rung
 from rtj_api.status import Recovery
 from rtj_operator.policy.incident import blame, budgets, ends, repeats, reservation
 from rtj_operator.policy.incident.carry_out import carry_out, is_lost_coordinator, opening
 from rtj_operator.policy.incident.same import outlives_its_end, same_incident
-from rtj_operator.policy.incident.transitions import Blame, Outcome, Suspect, Transition, transition
+from rtj_operator.policy.incident.transitions import (
+    Blame,
+    Outcome,
+    Suspect,
+    Transition,
+    higher,
+    transition,
+)
 from rtj_operator.policy.plan import Plan, changed
 from rtj_operator.policy.signals.fault import Batch, Fault, is_outdated
 
@@ -69,14 +76,18 @@ def _refine(plan: Plan, fault: Fault) -> Plan:
 
 def _open(plan: Plan, fault: Fault, batch: Batch) -> Plan:
     move = opening(fault)
-    struck_out = False
     if plan.status.recovery is None:
-        plan, struck_out = blame.strike(plan, fault, move.blame)
-        move = _remembered(plan, fault, move)
-    if struck_out:
-        rung = move.next if move.next.height > Rung.NODE.height else Rung.NODE
-        move = replace(move, next=rung, blame=Blame.EXCLUDE)
+        before = move
+        plan, move = _strike(plan, fault, _remembered(plan, fault, move), before.blame)
     return carry_out(plan, fault, move, batch)
+
+
+def _strike(plan: Plan, fault: Fault, move: Transition, held: Blame) -> tuple[Plan, Transition]:
+    """The plan with a fault held against its node, and the move: as many strikes exclude it."""
+    plan, struck_out = blame.strike(plan, fault, held)
+    if not struck_out:
+        return plan, move
+    return plan, replace(move, next=higher(move.next, Rung.NODE), blame=Blame.EXCLUDE)
 
 
 def _remembered(plan: Plan, fault: Fault, move: Transition) -> Transition:
@@ -96,6 +107,8 @@ def _join(plan: Plan, current: Recovery, fault: Fault, batch: Batch) -> Plan:
     plan = blame.withdraw(plan, current, fault)
     current = plan.status.recovery or current
     move = opening(fault)
+    if fault.fault_class is FaultClass.ADMISSION_FAILED:
+        plan, move = _strike(plan, fault, move, move.blame)
     must_replace = fault.lost or is_lost_coordinator(fault)
     if not must_replace and move.next.height <= current.rung.height:
         return plan

@@ -34,22 +34,23 @@ def strike(plan: Plan, fault: Fault, blame: Blame) -> tuple[Plan, bool]:
     Nodes whose faults have all left the window are forgotten, and the oldest beyond the bound.
     """
     node = plan.node_of(fault.pod) if fault.pod is not None else None
-    if blame is not Blame.STRIKE or node is None or fault.step < 0:
+    refused = fault.fault_class is FaultClass.ADMISSION_FAILED
+    if blame is not Blame.STRIKE or node is None or (fault.step < 0 and not refused):
         return plan, False
     settings = plan.spec.resilience.node
-    enough = settings.strikes
-    if fault.fault_class is FaultClass.ADMISSION_FAILED:
-        enough = min(enough, ADMISSION_STRIKES)
+    # Counted apart: what a kubelet refuses says nothing of what runs there.
+    key = f"{node.uid}/refusals" if refused else node.uid
+    enough = ADMISSION_STRIKES if refused else settings.strikes
     strikes = plan.status.nodes.strikes
-    before = within(plan, strikes.get(node.uid, ()), settings.window_seconds)
-    times = (*before, plan.now_text)[-settings.strikes :]
+    before = within(plan, strikes.get(key, ()), settings.window_seconds)
+    times = (*before, plan.now_text)[-enough:]
     struck_out = len(times) >= enough
     rest = {
-        uid: kept
-        for uid, kept in strikes.items()
-        if uid != node.uid and within(plan, kept, settings.window_seconds)
+        other: kept
+        for other, kept in strikes.items()
+        if other != key and within(plan, kept, settings.window_seconds)
     }
-    after = rest if struck_out else dict([*rest.items(), (node.uid, times)][-STRIKES_MAX:])
+    after = rest if struck_out else dict([*rest.items(), (key, times)][-STRIKES_MAX:])
     return plan.write(nodes=changed(plan.status.nodes, strikes=after)), struck_out
 
 
@@ -85,5 +86,5 @@ def acquit_recent(plan: Plan, batch: Batch) -> Plan:
         return plan
     for entry in plan.status.nodes.excluded:
         if entry.suspicion == "Silence" and exclusion.is_recent(plan, entry):
-            plan = exclusion.acquit(plan, entry.name, "too many nodes look bad at once")
+            plan = exclusion.acquit(plan, entry.uid, "too many nodes look bad at once")
     return plan

@@ -35,7 +35,7 @@ def opening(fault: Fault) -> Transition:
         suspect = Suspect.NODE if fault.off_node else Suspect.WORKER
     move = transition(fault.fault_class, None, Outcome.NEW, suspect)
     if fault.lost and move.next.height < Rung.POD.height:
-        return replace(move, next=Rung.POD, replace=Replace.POD)
+        return replace(move, next=Rung.POD)
     return move
 
 

@@ -54,7 +54,7 @@ def _position(plan: Plan, rank: int | None) -> int | None:
 def blame_nobody(plan: Plan, before: Recovery) -> Plan:
     """The plan with its recovery held against no node, and the one before no longer either."""
     if before.rung is Rung.NODE and before.node is not None:
-        plan = exclusion.acquit(plan, before.node.name, "the fault came to another node too")
+        plan = exclusion.acquit(plan, before.node.uid, "the fault came to another node too")
     recovery = plan.status.recovery
     return plan if recovery is None else plan.write(recovery=changed(recovery, node=None))
 

@@ -1,6 +1,6 @@
 """The open incident: its reservation in status, and its end by a new step or in history."""
 
-from rtj_api.ladder import Rung
+from rtj_api.ladder import FaultClass, Rung
 from rtj_api.messages import FaultReport
 from rtj_api.reasons import EventReason
 from rtj_api.status import HISTORY_MAX, HistoryEntry, ObjectRef, Recovery
@@ -53,8 +53,11 @@ def earliest(one: float, other: float) -> float:
 
 
 def deadline(plan: Plan, rung: Rung) -> str:
-    """When a recovery of that rung that starts now must have brought a new step."""
+    """When a recovery of that rung that starts now must have brought a new step. Before the first
+    step of all, ranks may load for as long as the spec lets them."""
     seconds = 0 if rung is Rung.FAILED else plan.limits(rung).deadline_seconds
+    if not plan.trained and rung is not Rung.FAILED:
+        seconds = max(seconds, plan.spec.resilience.heartbeat.initial_rank_timeout_seconds)
     return rfc3339(plan.now + seconds)
 
 
@@ -156,15 +159,15 @@ def _reached_step(plan: Plan, report: FaultReport | None) -> int:
 def end_without_step(plan: Plan, recovery: Recovery) -> Plan:
     """The plan with that recovery in history as one that brought no new step."""
     plan = _into_history(plan, recovery, None, None)
-    if recovery.fault_class in BLAMELESS or _is_weather(plan, recovery):
+    if recovery.fault_class in BLAMELESS or _is_of_the_cluster(plan, recovery):
         return plan
     return plan.write(restarts_without_progress=plan.status.restarts_without_progress + 1)
 
 
-def _is_weather(plan: Plan, recovery: Recovery) -> bool:
-    """Whether a job that has not trained yet met a fault of the cluster: its start has a deadline,
-    and whatever the cluster does meanwhile says nothing of the program."""
-    return not plan.trained and recovery.rung.height >= Rung.NODE.height and recovery.rank is None
+def _is_of_the_cluster(plan: Plan, recovery: Recovery) -> bool:
+    """Whether a job that has not trained yet lost a node: its start has a deadline, and nodes that
+    come and go meanwhile say nothing of the program."""
+    return not plan.trained and recovery.fault_class is FaultClass.NODE_LOST
 
 
 def end_unseen(plan: Plan, recovery: Recovery) -> Plan:

@@ -18,12 +18,16 @@ def same_incident(incident: Recovery, fault: Fault) -> bool:
         return True
     if fault.told_by == "cluster":
         newer = (fault.incarnation or 0) > (incident.incarnation or 0)
-        return fault.slot != incident.slot or not newer
+        if fault.slot == incident.slot:
+            return not newer
+        # A coordinator that is lost again is another loss.
+        return fault.slot is not None or not is_younger(incident, fault)
     if fault.report == incident.fault:
         return True
     if is_younger(incident, fault) or is_later_round(incident, fault):
         return False
-    if {fault.fault_class, incident.fault_class} == {FaultClass.APPLICATION}:
+    in_process = incident.rung is Rung.IN_PROCESS and fault.fault_class is FaultClass.APPLICATION
+    if in_process:
         return fault.detected_unix - incident.detected_unix < SAME_BREAK_SECONDS
     return True
 

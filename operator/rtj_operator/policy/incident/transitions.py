@@ -37,6 +37,16 @@ class Replace(StrEnum):
     RUN = "run"  # every launcher; pods stay
 
 
+REPLACES: Final[dict[Rung, Replace]] = {
+    Rung.IN_PROCESS: Replace.NOTHING,
+    Rung.IN_JOB: Replace.NOTHING,
+    Rung.POD: Replace.POD,
+    Rung.NODE: Replace.POD,
+    Rung.GANG: Replace.RUN,
+    Rung.FAILED: Replace.NOTHING,
+}
+
+
 class Blame(StrEnum):
     """What is held against a node."""
 
@@ -64,9 +74,13 @@ class Transition:
     suspects: frozenset[Suspect] = frozenset(Suspect)
     # What follows.
     next: Rung
-    replace: Replace
     blame: Blame
     cost: Cost = Cost.RUNG
+
+    @property
+    def replace(self) -> Replace:
+        """What is made anew; the rung alone says it, however an incident came to it."""
+        return REPLACES[self.next]
 
     def fits(
         self, fault_class: FaultClass, rung: Rung | None, outcome: Outcome, suspect: Suspect
@@ -83,7 +97,6 @@ class Transition:
 def _opens(
     fault_class: FaultClass,
     rung: Rung,
-    replace: Replace,
     blame: Blame,
     cost: Cost = Cost.RUNG,
     suspects: frozenset[Suspect] = frozenset(Suspect),
@@ -93,7 +106,6 @@ def _opens(
         outcomes=frozenset({Outcome.NEW}),
         suspects=suspects,
         next=rung,
-        replace=replace,
         blame=blame,
         cost=cost,
     )
@@ -102,7 +114,6 @@ def _opens(
 def _climbs(
     rung: Rung,
     next_: Rung,
-    replace: Replace,
     blame: Blame,
     *,
     outcomes: tuple[Outcome, ...] = (Outcome.AGAIN, Outcome.OVERDUE, Outcome.SPENT),
@@ -116,7 +127,6 @@ def _climbs(
         outcomes=frozenset(outcomes),
         suspects=frozenset(suspects),
         next=next_,
-        replace=replace,
         blame=blame,
         cost=cost,
     )
@@ -126,40 +136,36 @@ _NODE = frozenset({Suspect.NODE})
 
 TRANSITIONS: Final[tuple[Transition, ...]] = (
     # --- a fault opens an incident: by its class ---
-    _opens(FaultClass.APPLICATION, Rung.IN_PROCESS, Replace.NOTHING, Blame.STRIKE),
-    _opens(FaultClass.PROCESS_DIED, Rung.IN_JOB, Replace.NOTHING, Blame.STRIKE),
-    _opens(FaultClass.START_FAILED, Rung.IN_JOB, Replace.NOTHING, Blame.NOBODY),
-    _opens(FaultClass.HANG, Rung.IN_JOB, Replace.NOTHING, Blame.STRIKE),
-    _opens(FaultClass.OUT_OF_MEMORY, Rung.IN_JOB, Replace.NOTHING, Blame.STRIKE),
-    _opens(FaultClass.POD_DIED, Rung.POD, Replace.POD, Blame.STRIKE),
-    _opens(FaultClass.ADMISSION_FAILED, Rung.POD, Replace.POD, Blame.STRIKE, Cost.DISPLACED),
-    _opens(
-        FaultClass.DISPLACED, Rung.NODE, Replace.POD, Blame.NOBODY, Cost.DISPLACED, suspects=_NODE
-    ),
-    _opens(FaultClass.DISPLACED, Rung.POD, Replace.POD, Blame.NOBODY, Cost.DISPLACED),
-    _opens(FaultClass.NODE_LOST, Rung.NODE, Replace.POD, Blame.EXCLUDE),
-    _opens(FaultClass.HARDWARE, Rung.NODE, Replace.POD, Blame.EXCLUDE),
-    _opens(FaultClass.CONTROL_LOST, Rung.GANG, Replace.RUN, Blame.NOBODY),
-    _opens(FaultClass.SOFTWARE, Rung.FAILED, Replace.NOTHING, Blame.NOBODY),
+    _opens(FaultClass.APPLICATION, Rung.IN_PROCESS, Blame.STRIKE),
+    _opens(FaultClass.PROCESS_DIED, Rung.IN_JOB, Blame.STRIKE),
+    _opens(FaultClass.START_FAILED, Rung.IN_JOB, Blame.NOBODY),
+    _opens(FaultClass.HANG, Rung.IN_JOB, Blame.STRIKE),
+    _opens(FaultClass.OUT_OF_MEMORY, Rung.IN_JOB, Blame.STRIKE),
+    _opens(FaultClass.POD_DIED, Rung.POD, Blame.STRIKE),
+    _opens(FaultClass.ADMISSION_FAILED, Rung.POD, Blame.STRIKE, Cost.DISPLACED),
+    _opens(FaultClass.DISPLACED, Rung.NODE, Blame.NOBODY, Cost.DISPLACED, suspects=_NODE),
+    _opens(FaultClass.DISPLACED, Rung.POD, Blame.NOBODY, Cost.DISPLACED),
+    _opens(FaultClass.NODE_LOST, Rung.NODE, Blame.EXCLUDE),
+    _opens(FaultClass.HARDWARE, Rung.NODE, Blame.EXCLUDE),
+    _opens(FaultClass.CONTROL_LOST, Rung.GANG, Blame.NOBODY),
+    _opens(FaultClass.SOFTWARE, Rung.FAILED, Blame.NOBODY),
     # --- starts that fail everywhere are tried again at the same rung, later each time: whatever
     # they load may be away for a while ---
     _climbs(
         Rung.IN_JOB,
         Rung.IN_JOB,
-        Replace.NOTHING,
         Blame.NOBODY,
         fault_class=FaultClass.START_FAILED,
         outcomes=(Outcome.AGAIN,),
         suspects=(Suspect.NOBODY,),
     ),
     # --- an incident goes on: by the rung that was not enough ---
-    _climbs(Rung.IN_PROCESS, Rung.IN_JOB, Replace.NOTHING, Blame.NOBODY),
-    _climbs(Rung.IN_JOB, Rung.GANG, Replace.RUN, Blame.NOBODY, suspects=(Suspect.NOBODY,)),
-    _climbs(Rung.IN_JOB, Rung.POD, Replace.POD, Blame.NOBODY),
+    _climbs(Rung.IN_PROCESS, Rung.IN_JOB, Blame.NOBODY),
+    _climbs(Rung.IN_JOB, Rung.GANG, Blame.NOBODY, suspects=(Suspect.NOBODY,)),
+    _climbs(Rung.IN_JOB, Rung.POD, Blame.NOBODY),
     _climbs(
         Rung.POD,
         Rung.NODE,
-        Replace.POD,
         Blame.EXCLUDE,
         outcomes=(Outcome.AGAIN, Outcome.OVERDUE),
         suspects=(Suspect.NODE,),
@@ -167,15 +173,14 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
     _climbs(
         Rung.POD,
         Rung.NODE,
-        Replace.POD,
         Blame.NOBODY,
         outcomes=(Outcome.SPENT,),
         suspects=(Suspect.WORKER, Suspect.NODE),
     ),
-    _climbs(Rung.POD, Rung.GANG, Replace.RUN, Blame.NOBODY),
-    _climbs(Rung.NODE, Rung.GANG, Replace.RUN, Blame.NOBODY),
-    _climbs(Rung.GANG, Rung.GANG, Replace.RUN, Blame.NOBODY, outcomes=(Outcome.AGAIN,)),
-    _climbs(Rung.GANG, Rung.FAILED, Replace.NOTHING, Blame.NOBODY),
+    _climbs(Rung.POD, Rung.GANG, Blame.NOBODY),
+    _climbs(Rung.NODE, Rung.GANG, Blame.NOBODY),
+    _climbs(Rung.GANG, Rung.GANG, Blame.NOBODY, outcomes=(Outcome.AGAIN,)),
+    _climbs(Rung.GANG, Rung.FAILED, Blame.NOBODY),
 )
 
 

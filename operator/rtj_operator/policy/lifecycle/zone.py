@@ -22,7 +22,8 @@ def resolve(plan: Plan) -> Plan:
         return _resolved(plan, wanted)
     problem = _claim_problem(plan, checkpoints)
     if problem is not None:
-        plan = plan.wake_at(plan.now + RECHECK_SECONDS)
+        unread = plan.seen.claim is None
+        plan = plan.wake_at(plan.now if unread else plan.now + RECHECK_SECONDS)
         return with_condition(plan, ConditionType.ZONE_RESOLVED, "False", *problem)
     zones = plan.seen.claim.zones if plan.seen.claim else ()
     if wanted and zones and wanted not in zones:
@@ -43,7 +44,11 @@ def resolved(plan: Plan) -> bool:
 
 def _claim_problem(plan: Plan, checkpoints: Checkpoints) -> tuple[Reason, str] | None:
     claim, name = plan.seen.claim, checkpoints.claim_name
-    if claim is None or not claim.exists:
+    if claim is None:
+        return Reason.CLAIM_NOT_BOUND, (
+            f"PersistentVolumeClaim {name} (spec.storage.checkpoints.claimName) is being read."
+        )
+    if not claim.exists:
         return Reason.CLAIM_MISSING, (
             f"PersistentVolumeClaim {name} (spec.storage.checkpoints.claimName) does not exist in "
             f"namespace {plan.seen.job.namespace}: create it; the job then starts by itself."

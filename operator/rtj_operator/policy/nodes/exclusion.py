@@ -56,13 +56,13 @@ def exclude(plan: Plan, name: str, reason: str, suspicion: Literal["Silence", "F
     return plan.tell("Warning", EventReason.NODE_EXCLUDED, f"Node {name} is excluded: {reason}")
 
 
-def acquit(plan: Plan, name: str, reason: str) -> Plan:
+def acquit(plan: Plan, uid: str, reason: str) -> Plan:
     """The plan without that node's exclusion, if nobody but the job's own beats accused it."""
-    entry = next((e for e in plan.status.nodes.excluded if e.name == name), None)
+    entry = next((e for e in plan.status.nodes.excluded if e.uid == uid), None)
     if entry is None or entry.confirmed:
         return plan
     plan = replace_entry(plan, entry, None)
-    text = f"Node {name} is no longer excluded: {reason}"
+    text = f"Node {entry.name} is no longer excluded: {reason}"
     return plan.tell("Normal", EventReason.NODE_RELEASED, text)
 
 

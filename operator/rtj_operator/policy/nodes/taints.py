@@ -20,6 +20,7 @@ from rtj_operator.policy.nodes.exclusion import (
     same_node,
 )
 from rtj_operator.policy.plan import Plan, changed
+from rtj_operator.policy.signals.breaker import cluster_looks_bad
 from rtj_operator.policy.signals.fault import Batch
 from rtj_operator.policy.times import unix
 
@@ -142,6 +143,8 @@ def releases(plan: Plan) -> tuple[ReleaseNode, ...]:
 
 def taints(plan: Plan) -> tuple[TaintNode, ...]:
     """Taints that are reserved, still justified and not yet on their nodes."""
+    if cluster_looks_bad(plan):
+        return ()
     return tuple(
         TaintNode(
             name=entry.name, uid=entry.uid, provider_id=entry.provider_id, reason=entry.reason

@@ -24,8 +24,11 @@ TEXT: Final = (
 def breaker_open(plan: Plan) -> bool:
     """Whether so many of the job's nodes look bad that giving one up would be acting on a fault
     that is not the nodes'."""
-    if cluster_looks_bad(plan) or nobody_heard(plan):
-        return True
+    return cluster_looks_bad(plan) or nobody_heard(plan) or own_nodes_look_bad(plan)
+
+
+def own_nodes_look_bad(plan: Plan) -> bool:
+    """Whether half or more of the nodes that the job needs look bad, those excluded lately too."""
     bad = {
         entry.name
         for entry in plan.status.nodes.excluded
@@ -33,16 +36,14 @@ def breaker_open(plan: Plan) -> bool:
     }
     if not bad and not _anything_looks_bad(plan):
         return False
-    used: set[str] = set()
     # Those that were given up count too while they exist, so that acting on some of a wave does not
     # make the others look like few.
     for pod in plan.seen.pods:
         if pod.role != "worker" or not pod.node or ended(pod):
             continue
-        used.add(pod.node)
         if _looks_bad(plan, pod):
             bad.add(pod.node)
-    return _most(len(bad), len(bad | used))
+    return _most(len(bad), len(plan.slots))
 
 
 def cluster_looks_bad(plan: Plan) -> bool:

@@ -32,6 +32,7 @@ def find_lost_coordinator(sight: Sight) -> Fault | None:
         fault_class=FaultClass.CONTROL_LOST,
         reason=f"coordinator lost: {reason}",
         told_by="cluster",
+        pod=plan.coordinator,
         incarnation=plan.status.coordinator.incarnation,
         run=plan.status.run,
         round=plan.status.round,

@@ -4,6 +4,7 @@ silence. It changes nothing but clocks; what is done about the batch is for `inc
 from rtj_api.messages import JobView
 from rtj_operator.policy import clocks
 from rtj_operator.policy.plan import Plan
+from rtj_operator.policy.signals.breaker import breaker_open
 from rtj_operator.policy.signals.control import find_lost_coordinator
 from rtj_operator.policy.signals.fault import Batch, Fault
 from rtj_operator.policy.signals.pods import find_lost_pods
@@ -21,7 +22,8 @@ def gather(plan: Plan) -> tuple[Plan, Batch]:
     """The plan with its clocks running, and the faults that are judged by now."""
     judged = plan.status.coordinator.absorbed_fault
     if not plan.training:
-        return clocks.keep_only(plan, clocks.GATHERED, ()), Batch(judged_report=judged)
+        batch = Batch(judged_report=judged, breaker_open=breaker_open(plan))
+        return clocks.keep_only(plan, clocks.GATHERED, ()), batch
     sight = Sight(plan)
     control = find_lost_coordinator(sight)
     reports: list[Fault] = []

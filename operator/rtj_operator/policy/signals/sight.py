@@ -11,11 +11,13 @@ from rtj_operator.policy.clocks import NODES, Clock
 from rtj_operator.policy.observation import PodObservation
 from rtj_operator.policy.plan import Plan
 from rtj_operator.policy.signals.breaker import (
+    BREAKER_SECONDS,
     TEXT,
     breaker_open,
     capacity_elsewhere,
     hold_seconds,
     nobody_heard,
+    own_nodes_look_bad,
 )
 
 # Seconds for which a node must be called not ready, or not be there, before a pod on it of which
@@ -29,10 +31,23 @@ class Sight:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.seen: set[tuple[Clock, str]] = set()
-        self.breaker_open = breaker_open(plan)
         self.nobody_heard = nobody_heard(plan)
+        self.breaker_open = self._judge_breaker()
         self._elsewhere: bool | None = None
         self._held: bool | None = None
+
+    def _judge_breaker(self) -> bool:
+        """Whether the breaker is open. Once the job's own nodes opened it, it stays so for a while:
+        what was acquitted then must not make those that follow look like few."""
+        if own_nodes_look_bad(self.plan):
+            self.note(Clock.BREAKER, NODES)
+            return True
+        since = clocks.started_at(self.plan, Clock.BREAKER, NODES)
+        if since is not None and self.plan.now < since + BREAKER_SECONDS:
+            self.note(Clock.BREAKER, NODES)
+            self.plan = self.plan.wake_at(since + BREAKER_SECONDS)
+            return True
+        return breaker_open(self.plan)
 
     def note(self, clock: Clock, subject: str) -> None:
         """A sign is seen: its clock starts or runs on."""
@@ -63,7 +78,6 @@ class Sight:
     def _hold(self) -> bool:
         told = clocks.runs(self.plan, Clock.OUTAGE)
         if self.lasted(Clock.OUTAGE, NODES, hold_seconds(self.plan)):
-            self.seen.discard((Clock.OUTAGE, NODES))
             return False
         if not told:
             self.plan = self.plan.tell("Warning", EventReason.FAULT_DETECTED, TEXT)

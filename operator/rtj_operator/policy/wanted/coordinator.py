@@ -54,7 +54,9 @@ def next_incarnation(plan: Plan) -> Plan:
     standby's if it runs."""
     standby = plan.standby
     incarnation = _free_incarnation(plan)
-    ready = standby is not None and runs(standby) and not plan.node_lost(standby)
+    # A leader that has just begun hears nobody yet.
+    heard = plan.seen.standby_connected or plan.seen.view is None
+    ready = heard and standby is not None and runs(standby) and not plan.node_lost(standby)
     if standby is not None and ready:
         incarnation = standby.incarnation
     recovery = plan.status.recovery
@@ -78,7 +80,8 @@ def want_standby(plan: Plan) -> Plan:
         return _next_standby(plan) if coordinator.seen else plan
     standby = plan.standby
     if standby is None:
-        return _next_standby(plan) if coordinator.standby_seen else plan
+        occupied = coordinator.standby_incarnation <= plan.seen.coordinator_occupied
+        return _next_standby(plan) if coordinator.standby_seen or occupied else plan
     if finding(plan, standby) is None:
         plan, in_vain = kept_off_in_vain(plan, standby)
         return _next_standby(plan) if in_vain else plan
