@@ -267,10 +267,11 @@ def _batch(action: Action) -> object:
 
 
 async def _together(attempts: Iterable[Awaitable[object]]) -> None:
-    """All of them to their end, then the first failure is raised."""
-    for result in await asyncio.gather(*attempts, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
+    """All of them to their end, then the first failure is raised; of a lost lease before others."""
+    results = await asyncio.gather(*attempts, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    for failure in sorted(failures, key=lambda failure: not isinstance(failure, NotLeader)):
+        raise failure
 
 
 def _manifest(job: JobRef, spec: ResilientTrainingJobSpec, action: CreatePod) -> Manifest:

@@ -27,7 +27,7 @@ def test_effects_come_in_the_order_in_which_they_help() -> None:
         type(action).__name__ for action in decide(build.running(pods=pods, view=view)).actions
     ]
     effects = [kind for kind in kinds if kind != "EmitEvent"]
-    assert effects == ["EnsureChildren", "SendDirective", "DeletePod", "CreatePod"]
+    assert effects == ["SendDirective", "EnsureChildren", "DeletePod", "CreatePod"]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ RULES_AFTER_FAULTS: Final[tuple[Rule, ...]] = (
     coordinator.want_standby,
     worker_pods.remake_waiting_pods,
 )
+# The directives first: a standby that takes over must not wait until its own standby is made.
 EFFECTS: Final = (
-    coordinator.children,
     directive.directives,
+    coordinator.children,
     worker_pods.deletions,
     worker_pods.creations,
 )
