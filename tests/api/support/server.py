@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from localcluster import programs
-from tests.children import ending_with_us
+from tests import children
 from tests.ports import free_port
 
 READY_SECONDS = 60
@@ -103,13 +103,7 @@ class ApiServer:
 
     def _spawn(self, name: str, command: Sequence[str]) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    ending_with_us([self._programs[name], *command]),
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
-            )
+            self._processes.append(children.start([self._programs[name], *command], log))
 
     def _ready(self) -> bool:
         context = ssl._create_unverified_context()
