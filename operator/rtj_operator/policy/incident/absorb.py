@@ -77,14 +77,14 @@ def _refine(plan: Plan, fault: Fault) -> Plan:
 def _open(plan: Plan, fault: Fault, batch: Batch) -> Plan:
     move = opening(fault)
     if plan.status.recovery is None:
-        before = move
-        plan, move = _strike(plan, fault, _remembered(plan, fault, move), before.blame)
+        plan, move = _strike(plan, fault, _remembered(plan, fault, move))
     return carry_out(plan, fault, move, batch)
 
 
-def _strike(plan: Plan, fault: Fault, move: Transition, held: Blame) -> tuple[Plan, Transition]:
-    """The plan with a fault held against its node, and the move: as many strikes exclude it."""
-    plan, struck_out = blame.strike(plan, fault, held)
+def _strike(plan: Plan, fault: Fault, move: Transition) -> tuple[Plan, Transition]:
+    """The plan with a strike against the fault's node, if the move blames it so. The move is one to
+    rung Node when the node has as many strikes as exclude it."""
+    plan, struck_out = blame.strike(plan, fault, move.blame)
     if not struck_out:
         return plan, move
     return plan, replace(move, next=higher(move.next, Rung.NODE), blame=Blame.EXCLUDE)
@@ -108,7 +108,7 @@ def _join(plan: Plan, current: Recovery, fault: Fault, batch: Batch) -> Plan:
     current = plan.status.recovery or current
     move = opening(fault)
     if fault.fault_class is FaultClass.ADMISSION_FAILED:
-        plan, move = _strike(plan, fault, move, move.blame)
+        plan, move = _strike(plan, fault, move)
     must_replace = fault.lost or is_lost_coordinator(fault)
     if not must_replace and move.next.height <= current.rung.height:
         return plan

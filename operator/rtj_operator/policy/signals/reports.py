@@ -66,8 +66,9 @@ def judge_without_delay(plan: Plan, report: FaultReport) -> Fault:
     if report.kind != "worker":
         text = describe(report, pod)
         return _fault(plan, report, pod, classify(plan, report), text, lost=False)
-    found = finding(plan, pod) if pod is not None else gone(_name(report))
-    return _lost(plan, report, pod, found or unreachable(pod) if pod else gone(_name(report)))
+    if pod is None:
+        return _lost(plan, report, None, gone(_name(report)))
+    return _lost(plan, report, pod, finding(plan, pod) or unreachable(pod))
 
 
 def classify(plan: Plan, report: FaultReport) -> FaultClass:
@@ -180,7 +181,7 @@ def _pod_of(plan: Plan, report: FaultReport) -> PodObservation | None:
 
 def describe(report: FaultReport, pod: PodObservation | None) -> str:
     """What happened, in words: who, where, code and last lines."""
-    text = f"{_what_happened(report, pod)}"
+    text = _what_happened(report, pod)
     message = report.message.strip()
     text = f"{text}: {message}" if message and report.kind != "control" else text
     if report.backoff_seconds > 0:
